@@ -217,8 +217,7 @@ static void check_options(int argc, char **argv)
 {
   bool makes = options.out || options.dump || options.explain;
   const bool takes_plan = !options.calibrate && !options.schedule && !options.move;
-  if (options.cluster && (options.from || !takes_plan))
-    usage_error(2, "--cluster is for plans");
+  if (options.cluster && (options.from || !takes_plan)) usage_error(2, "--cluster is for plans");
   if (options.search_time > 0 && !options.search)
     usage_error(2, "--search-time is an option of --search");
   if (options.search && (options.from || options.dump || options.explain || !takes_plan))
@@ -372,8 +371,7 @@ static const struct found *searched_plan(void)
     exit(NOTHING_FITS);
   }
   if (!options.out) end_printing();
-  options.ndefinition =
-      definitions_of(f->space, &f->tried[f->best], &options.definition);
+  options.ndefinition = definitions_of(f->space, &f->tried[f->best], &options.definition);
   graph_open();
   return f;
 }

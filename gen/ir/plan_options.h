@@ -30,14 +30,14 @@ enum last_batch { LAST_NOT_GIVEN, LAST_SMALLER, LAST_DROPPED };
    ranks. */
 #define SEARCH_KINDS(X)                                                                            \
   X(NO_SEARCH, "")                                                                                 \
-  X(SEARCH_COPIES, "copies")       /* of the parameters, for parts of the batch */                 \
-  X(SEARCH_SHARDS, "shards")       /* of the batch, parameters, gradients and states */            \
-  X(SEARCH_DATA, "data")           /* the product of both */                                       \
+  X(SEARCH_COPIES, "copies") /* of the parameters, for parts of the batch */                       \
+  X(SEARCH_SHARDS, "shards") /* of the batch, parameters, gradients and states */                  \
+  X(SEARCH_DATA, "data")     /* the product of both */                                             \
   X(SEARCH_TENSOR, "tensor")                                                                       \
   X(SEARCH_STAGES, "stages")                                                                       \
   X(SEARCH_SEQUENCES, "sequences")                                                                 \
-  X(SEARCH_EXPERTS, "experts")     /* ranks of data */                                             \
-  X(SEARCH_RANKS, "ranks")         /* any other dimension of the mesh */                           \
+  X(SEARCH_EXPERTS, "experts") /* ranks of data */                                                 \
+  X(SEARCH_RANKS, "ranks")     /* any other dimension of the mesh */                               \
   X(SEARCH_MICROBATCHES, "microbatches")                                                           \
   X(SEARCH_SCHEDULE, "schedule")                                                                   \
   X(SEARCH_STAGES_OF_RANK, "stages_of_rank")                                                       \
@@ -57,7 +57,7 @@ struct setting {
   /* How an automatic search may vary it: the program computes the same with each value. */
   enum search_kind search;
   int nvalue;
-  const char **value; /* that it tries beside the default; none: the kind says them */
+  const char **value;         /* that it tries beside the default; none: the kind says them */
   const char *with, *without; /* names, "a,b": only where those are more than their defaults; not */
   const char *divides;        /* a name: the values are that one's divisors; or "" */
 };

@@ -165,12 +165,14 @@ void add_read_settings(lua_State *L, int names)
 
 void set_settings_bindings(lua_State *L)
 {
-  static const luaL_Reg functions[] = {
-      {"definitions", definitions},         {"check_definitions", check_definitions},
-      {"lists_settings", lists_settings},   {"add_setting", add_setting},
-      {"add_search", add_search},
-      {"end_of_settings", end_of_settings},
-      {"pin_setting", pin_setting},         {"cluster_option", cluster_option},
-      {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"definitions", definitions},
+                                       {"check_definitions", check_definitions},
+                                       {"lists_settings", lists_settings},
+                                       {"add_setting", add_setting},
+                                       {"add_search", add_search},
+                                       {"end_of_settings", end_of_settings},
+                                       {"pin_setting", pin_setting},
+                                       {"cluster_option", cluster_option},
+                                       {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

@@ -61,7 +61,8 @@ struct model_figures model_figures(void)
   struct model_figures f = {.input = largest_input(), .flops = step_flops()};
   bool *is_of_experts = alloc((size_t)(graph->nvalue + 1) * sizeof *is_of_experts);
   for (int i = 0; i < graph->nop; i++) {
-    if (graph->op[i].kind == OP_dispatch) f.places = (double)graph->value[graph->op[i].in[1]].shape.size[2];
+    if (graph->op[i].kind == OP_dispatch)
+      f.places = (double)graph->value[graph->op[i].in[1]].shape.size[2];
     int from = graph->op[i].kind == OP_grouped_linear ? graph->op[i].in[1] : NONE;
     for (; from != NONE; from = source_of(from)) is_of_experts[from] = true;
   }

@@ -52,7 +52,8 @@ static const struct requested_file *file_of_value(const char *value)
 static bool is_archive(const char *value)
 {
   for (int i = 0; i < requested_files(); i++)
-    if (requested_file(i).by == BY_TORCH_EXPORT && !strcmp(requested_file(i).path, value)) return true;
+    if (requested_file(i).by == BY_TORCH_EXPORT && !strcmp(requested_file(i).path, value))
+      return true;
   return false;
 }
 
@@ -61,7 +62,8 @@ static void add_files_of_plan(void)
   for (int i = 0; i < requested_files(); i++) {
     const struct requested_file file = requested_file(i);
     const char *name = file.is_defined ? base_name(file.path) : file.path;
-    if (file.by == BY_TORCH_EXPORT || *name == '/' || strstr(name, "..") || find_file(name)) continue;
+    if (file.by == BY_TORCH_EXPORT || *name == '/' || strstr(name, "..") || find_file(name))
+      continue;
     add_file(name, file.text, file.length, false);
   }
 }
@@ -92,14 +94,17 @@ static void put_choice(struct buffer *b, const struct found *f)
     const int at = setting_named(s, list[i].name);
     const struct requested_file *file = file_of_value(list[i].value);
     const char *why = at == NONE ? NULL : reason_for(f, at);
-    if (!why) why = !strcmp(list[i].name, "batch") && s->sets_batch ? "a sample for each device" : "given by -D";
+    if (!why)
+      why = !strcmp(list[i].name, "batch") && s->sets_batch ? "a sample for each device"
+                                                            : "given by -D";
     put_line(b, list[i].name, file ? lua_value(base_name(file->path)) : lua_literal(list[i].value),
              printable((char *)why));
   }
   if (has_cluster) {
     const struct requested_file *file = file_of_value(options.cluster);
     if (s->declares_cluster)
-      put_line(b, "cluster", lua_value(file ? base_name(file->path) : options.cluster), "given by --cluster");
+      put_line(b, "cluster", lua_value(file ? base_name(file->path) : options.cluster),
+               "given by --cluster");
   }
   for (int i = 0; i < s->n; i++) {
     const char *value = value_in(s, c, i), *why = value ? NULL : reason_for(f, i);

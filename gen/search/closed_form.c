@@ -1,5 +1,5 @@
-/* closed_form.c: the time and the memory of a candidate, by closed forms: they order candidates, and
-   decide none.
+/* closed_form.c: the time and the memory of a candidate, by closed forms: they order candidates,
+   and decide none.
 
    The figures of the model are tpgen's own, of a program for one device with one sample: they are
    divided by the ranks, and what moves between ranks is added. A ring takes the slower of the links
@@ -33,8 +33,8 @@ static double moving(struct links l, double ranks, double bytes, double starts)
   return ranks <= 1 ? 0 : bytes * (ranks - 1) / ranks / l.bandwidth + starts * l.latency;
 }
 
-static bool has_value(const struct search_space *s, const struct candidate *c, enum search_kind kind,
-                      const char *value)
+static bool has_value(const struct search_space *s, const struct candidate *c,
+                      enum search_kind kind, const char *value)
 {
   const int at = s->of_kind[kind];
   if (at == NONE) return false;
@@ -43,8 +43,8 @@ static bool has_value(const struct search_space *s, const struct candidate *c, e
 }
 
 /* The idle micro-batches of a rank, and those in flight, for each of its stages' share. */
-static void idle_and_in_flight(const struct search_space *s, const struct candidate *c, double *idle,
-                        double *in_flight)
+static void idle_and_in_flight(const struct search_space *s, const struct candidate *c,
+                               double *idle, double *in_flight)
 {
   const double p = (double)ranks_in(s, c, SEARCH_STAGES), m = (double)microbatches_in(s, c);
   const int per_rank = s->of_kind[SEARCH_STAGES_OF_RANK];
@@ -87,7 +87,8 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
 {
   const double copies = (double)ranks_in(s, c, SEARCH_COPIES),
                shards = (double)ranks_in(s, c, SEARCH_SHARDS),
-               tensor = (double)ranks_in(s, c, SEARCH_TENSOR) * (double)ranks_in(s, c, SEARCH_RANKS),
+               tensor =
+                   (double)ranks_in(s, c, SEARCH_TENSOR) * (double)ranks_in(s, c, SEARCH_RANKS),
                stages = (double)ranks_in(s, c, SEARCH_STAGES),
                sequences = (double)ranks_in(s, c, SEARCH_SEQUENCES),
                experts = (double)ranks_in(s, c, SEARCH_EXPERTS), m = (double)microbatches_in(s, c);
@@ -113,18 +114,20 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
   const bool recomputes = again != NONE && c->v[again] > 0;
   /* Rows of tokens travel to the ranks of their experts and back, over the card of their rank. */
   const double card = s->inter.bandwidth * CARD * s->cards / s->node;
-  const double own = experts * tensor * sequences <= s->node ? s->intra.bandwidth * INSIDE
-                                                           : fmin(s->intra.bandwidth * INSIDE, card);
+  const double own = experts * tensor * sequences <= s->node
+                         ? s->intra.bandwidth * INSIDE
+                         : fmin(s->intra.bandwidth * INSIDE, card);
   const double of_rows =
       experts <= 1 ? 0 : f->places * x * (experts - 1) / experts / own + of_experts.latency;
   const double within = layers * (recomputes ? 6 : 4) * of_rows;
-  const double part = tensor * stages, expert_part = f->parameters > 0 ? f->experts / f->parameters : 0;
+  const double part = tensor * stages,
+               expert_part = f->parameters > 0 ? f->experts / f->parameters : 0;
   const double of_all = (1 - expert_part) + expert_part / experts;
   const double gather = moving(of_shards, gathers, f->compute_bytes / part * of_all, layers);
   const double reduce = moving(of_shards, gathers, f->gradient_bytes / part * of_all, layers);
-  const double rest = moving(of_rest, copies * (zero > 0 || gathers == 1 ? 1 : 1),
-                             2 * f->gradient_bytes / (part * gathers / (gathers > 1 ? sequences : 1)),
-                             layers);
+  const double rest =
+      moving(of_rest, copies * (zero > 0 || gathers == 1 ? 1 : 1),
+             2 * f->gradient_bytes / (part * gathers / (gathers > 1 ? sequences : 1)), layers);
   const double each = stages > 1 ? 0 : 2 * gather, once = (stages > 1 ? gather : 0) + reduce + rest;
   const double busy = computing + within;
   const double exposed = fmax(0, each - HIDDEN * busy) * m + 0.03 * each * m +

@@ -5,7 +5,8 @@
 #include <string.h>
 
 /* How many other settings two candidates have unlike. */
-static int unlike(const struct search_space *s, const struct candidate *a, const struct candidate *b)
+static int unlike(const struct search_space *s, const struct candidate *a,
+                  const struct candidate *b)
 {
   int n = 0;
   for (int i = 0; i < s->n; i++) n += a->v[i] != b->v[i];
@@ -43,7 +44,8 @@ char *reason_for(const struct found *f, int setting)
     const struct outcome *o = outcome_at(f->tried[i].tried);
     if (f->tried[i].v[setting] == best->v[setting] || !o->is_there) continue;
     if (fits(s, o)) {
-      const double seconds = second == NONE ? INFINITY : outcome_at(f->tried[second].tried)->step.seconds;
+      const double seconds =
+          second == NONE ? INFINITY : outcome_at(f->tried[second].tried)->step.seconds;
       if (o->step.seconds < seconds ||
           (o->step.seconds <= seconds &&
            unlike(s, best, &f->tried[i]) < unlike(s, best, &f->tried[second])))
@@ -59,7 +61,8 @@ char *reason_for(const struct found *f, int setting)
     if (more < -0.05)
       return text("%s would take %.2g %% less, and is less simple",
                   value_shown(s, &f->tried[second], setting), -more);
-    if (more < 0.05) return text("%s would be as quick", value_shown(s, &f->tried[second], setting));
+    if (more < 0.05)
+      return text("%s would be as quick", value_shown(s, &f->tried[second], setting));
     return text("%s would take %.3g %% more%s", value_shown(s, &f->tried[second], setting), more,
                 cause_of(chosen, o));
   }
@@ -83,13 +86,14 @@ char *help_to_fit(const struct found *f)
   const struct outcome *o = outcome_at(c->tried);
   struct buffer b = {0};
   const double of_states = (double)(o->parameters + o->gradients + o->states);
-  put(&b, "it lacks %s. What would help:\n", size_text(o->step.bytes + o->reserve - s->memory));
+  put(&b, "%s are lacking. These would help:\n", size_text(o->step.bytes + o->reserve - s->memory));
   const int again = s->of_kind[SEARCH_RECOMPUTE];
   if (again != NONE && s->at[again].pinned)
     put_help(&b, text("%s free to the search, to keep only inputs of layers", s->at[again].name),
              (double)o->activations / 2);
   put_help(&b, text("twice the devices, %d", 2 * s->devices), of_states / 2);
   put_help(&b, "states of the optimizer in bfloat16", (double)o->states / 2);
-  if (s->batch > 1) put_help(&b, "half the batch, or half the sequence", (double)o->activations / 2);
+  if (s->batch > 1)
+    put_help(&b, "half the batch, or half the sequence", (double)o->activations / 2);
   return b.text;
 }

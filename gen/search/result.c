@@ -15,13 +15,15 @@ static int compare_tried(const struct found *f, int a, int b)
   return x->step.bytes < y->step.bytes ? -1 : x->step.bytes > y->step.bytes;
 }
 
-/* The order: the chosen one, then by seconds; then what does not fit by its bytes; what is refused. */
+/* The order: the chosen one, then by seconds; then what does not fit by its bytes; what is refused.
+ */
 static int *order_of_found(const struct found *f)
 {
   int *order = alloc((size_t)(f->n + 1) * sizeof *order);
   for (int i = 0; i < f->n; i++) {
     int at = i;
-    for (; at && (i == f->best || (order[at - 1] != f->best && compare_tried(f, i, order[at - 1]) < 0));
+    for (; at &&
+           (i == f->best || (order[at - 1] != f->best && compare_tried(f, i, order[at - 1]) < 0));
          at--)
       order[at] = order[at - 1];
     order[at] = i;
@@ -48,8 +50,8 @@ static char *why_not(const struct search_space *s, const struct outcome *o)
   if (o->stopped) return "the search ended before";
   if (!o->is_there) return text("refused: %s", o->why);
   if (fits(s, o)) return "";
-  return text("does not fit: %s more than %s",
-              size_text(o->step.bytes + o->reserve - s->memory), size_text(s->memory));
+  return text("does not fit: %s more than %s", size_text(o->step.bytes + o->reserve - s->memory),
+              size_text(s->memory));
 }
 
 static void print_row(const struct found *f, int i, const int width[2])
@@ -114,14 +116,16 @@ void print_found(const struct found *f)
     const struct outcome *o = f->closest == NONE ? NULL : outcome_at(f->tried[f->closest].tried);
     if (!o) {
       puts("\nno plan could be evaluated");
-      if (f->n) printf("the first: %s: %s\n", settings_text(s, &f->tried[0]),
-                       printable(why_not(s, outcome_at(f->tried[0].tried))));
+      if (f->n)
+        printf("the first: %s: %s\n", settings_text(s, &f->tried[0]),
+               printable(why_not(s, outcome_at(f->tried[0].tried))));
       return;
     }
-    printf("\nnothing fits: %s comes closest, with %s of memory and %s of CUDA and NCCL; a rank may "
-           "have %s\n%s",
-           settings_text(s, &f->tried[f->closest]), size_text(o->step.bytes), size_text(o->reserve),
-           size_text(s->memory), help_to_fit(f));
+    printf(
+        "\nnothing fits: %s comes closest, with %s of memory and %s of CUDA and NCCL; a rank may "
+        "have %s\n%s",
+        settings_text(s, &f->tried[f->closest]), size_text(o->step.bytes), size_text(o->reserve),
+        size_text(s->memory), help_to_fit(f));
     return;
   }
   if (within > 1) printf("\n%d plans are within 5 %% of the quickest\n", within);
@@ -133,12 +137,13 @@ void print_found(const struct found *f)
     any = true;
     const char *value = value_in(s, &f->tried[f->best], i);
     if (!value) value = s->at[i].usual;
-    printf("  %s%s%s: %s\n", printable(s->at[i].name), *value ? "=" : " not given", printable(value),
-           printable(why));
+    printf("  %s%s%s: %s\n", printable(s->at[i].name), *value ? "=" : " not given",
+           printable(value), printable(why));
   }
 }
 
-/* ------------------------------------------------------------------------------------ search.json */
+/* ------------------------------------------------------------------------------------ search.json
+ */
 
 static json_t *json_value(const char *value)
 {
@@ -172,8 +177,8 @@ static json_t *json_candidate(const struct found *f, int i)
       json_member(row, "tokens_per_second", json_real(o->step.tokens / o->step.seconds));
     json_member(row, "mfu", json_real(o->step.mfu));
   }
-  json_member(row, "closed_form", json_pack("{s:f, s:I}", "seconds", c->seconds, "bytes",
-                                            (json_int_t)c->bytes));
+  json_member(row, "closed_form",
+              json_pack("{s:f, s:I}", "seconds", c->seconds, "bytes", (json_int_t)c->bytes));
   const double best = f->best == NONE ? 0 : outcome_at(f->tried[f->best].tried)->step.seconds;
   const char *why = i == f->best ? "chosen" : why_not(s, o);
   if (!*why && best > 0) why = text("takes %.1f %% more", 100 * (o->step.seconds / best - 1));

@@ -1,8 +1,8 @@
 /* search.c: the search for the settings of a plan.
 
    The model on one device, evaluated first, gives the closed form its figures. The closed form puts
-   all legal candidates in an order; tpgen's passes evaluate them from the first one on, a round at a
-   time, and each round corrects the order of what is left by what it found about candidates like
+   all legal candidates in an order; tpgen's passes evaluate them from the first one on, a round at
+   a time, and each round corrects the order of what is left by what it found about candidates like
    those. Then one setting after the other of the quickest ones is varied, until nothing is quicker.
    A round has a fixed number of candidates and depends only on those before it: the result is the
    same for any number of processes. */
@@ -12,16 +12,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUND = 16, MOST_ROUNDS = 8, MOST_KEPT = 6000, KEPT_OF_MESH = 30, MOST_LEADERS = 3,
-       MOST_REFINED = 8, LEAST_ROUNDS = 2 };
+enum {
+  ROUND = 16,
+  MOST_ROUNDS = 8,
+  MOST_KEPT = 6000,
+  MOST_LISTED = 24000,
+  KEPT_OF_MESH = 30,
+  MOST_LEADERS = 3,
+  MOST_REFINED = 10,
+  LEAST_ROUNDS = 2
+};
 /* The rounds end when what is left is estimated to take so much longer than the best. */
-static const double HOPELESS = 1.06, TIES = 1.005;
+static const double HOPELESS = 1.06, FAR = 1.3, TIES = 1.005;
 
 struct search {
   struct search_space *space;
   struct probes probes;
   struct found *found;
-  int n, room; /* the candidates in the order of the closed form */
+  int n; /* the candidates in the order of the closed form */
   struct candidate *list;
 };
 
@@ -37,7 +45,8 @@ int settings_on(const struct search_space *s, const struct candidate *c)
   return n;
 }
 
-/* -------------------------------------------------------------------------------- the first runs */
+/* -------------------------------------------------------------------------------- the first runs
+ */
 
 static void add_definition(struct job *j, const char *name, const char *value)
 {
@@ -197,17 +206,27 @@ static void probe_ranks(struct search *s)
   }
 }
 
-/* --------------------------------------------------------------------------------------- the order */
+/* --------------------------------------------------------------------------------------- the order
+ */
 
 /* How unlike two candidates are, for what the closed form leaves out. */
-static double distance(const struct search_space *s, const struct candidate *a, const struct candidate *b)
+static double distance(const struct search_space *s, const struct candidate *a,
+                       const struct candidate *b)
 {
-  static const double weight[SEARCH_COUNT] = {
-      [SEARCH_COPIES] = 0.3,    [SEARCH_SHARDS] = 0.3,    [SEARCH_DATA] = 0,
-      [SEARCH_TENSOR] = 1,      [SEARCH_STAGES] = 0.7,    [SEARCH_SEQUENCES] = 1,
-      [SEARCH_EXPERTS] = 0.7,   [SEARCH_RANKS] = 1,       [SEARCH_MICROBATCHES] = 0.4,
-      [SEARCH_SCHEDULE] = 1.2,  [SEARCH_STAGES_OF_RANK] = 0.5, [SEARCH_ZERO] = 1,
-      [SEARCH_RECOMPUTE] = 1.5, [SEARCH_CHOICE] = 1};
+  static const double weight[SEARCH_COUNT] = {[SEARCH_COPIES] = 0.3,
+                                              [SEARCH_SHARDS] = 0.3,
+                                              [SEARCH_DATA] = 0,
+                                              [SEARCH_TENSOR] = 1,
+                                              [SEARCH_STAGES] = 0.7,
+                                              [SEARCH_SEQUENCES] = 1,
+                                              [SEARCH_EXPERTS] = 0.7,
+                                              [SEARCH_RANKS] = 1,
+                                              [SEARCH_MICROBATCHES] = 0.4,
+                                              [SEARCH_SCHEDULE] = 1.2,
+                                              [SEARCH_STAGES_OF_RANK] = 0.5,
+                                              [SEARCH_ZERO] = 1,
+                                              [SEARCH_RECOMPUTE] = 1.5,
+                                              [SEARCH_CHOICE] = 1};
   double d = 0.05;
   for (int i = 0; i < s->n; i++) {
     const enum search_kind kind = s->at[i].kind;
@@ -254,7 +273,8 @@ static int compare(const void *a, const void *b)
 }
 
 /* Whether the ranks that share layers, sequences and experts, and the stages, are as many. */
-static bool same_shape_of(const struct search_space *s, const struct candidate *a, const struct candidate *b)
+static bool same_shape_of(const struct search_space *s, const struct candidate *a,
+                          const struct candidate *b)
 {
   for (int i = 0; i < s->n; i++) {
     const enum search_kind kind = s->at[i].kind;
@@ -264,7 +284,8 @@ static bool same_shape_of(const struct search_space *s, const struct candidate *
   return true;
 }
 
-static bool same_mesh_of(const struct search_space *s, const struct candidate *a, const struct candidate *b)
+static bool same_mesh_of(const struct search_space *s, const struct candidate *a,
+                         const struct candidate *b)
 {
   for (int i = 0; i < s->n; i++)
     if (is_rank_kind(s->at[i].kind) && a->v[i] != b->v[i]) return false;
@@ -280,10 +301,14 @@ struct keeper {
 
 static void keep_mesh(struct keeper *k)
 {
-  for (int i = 0; i < k->n; i++) {
-    GROW(k->s->list, k->s->n, k->s->room);
-    k->s->list[k->s->n++] = k->best[i];
+  struct search *s = k->s;
+  if (!s->list) s->list = alloc(MOST_LISTED * sizeof *s->list);
+  if (s->n + k->n > MOST_LISTED) { /* the best of all meshes so far */
+    qsort(s->list, (size_t)s->n, sizeof *s->list, compare);
+    s->n = MOST_KEPT;
   }
+  memcpy(s->list + s->n, k->best, (size_t)k->n * sizeof *k->best);
+  s->n += k->n;
   k->n = 0;
 }
 
@@ -312,7 +337,8 @@ static void sort_list(struct search *s)
   qsort(s->list, (size_t)s->n, sizeof *s->list, compare);
 }
 
-/* ----------------------------------------------------------------------------------------- rounds */
+/* ----------------------------------------------------------------------------------------- rounds
+ */
 
 static int index_of_tried(const struct found *f, const struct candidate *c)
 {
@@ -425,7 +451,8 @@ static void try_rounds(struct search *s)
   }
 }
 
-/* --------------------------------------------------------------------------------------- refining */
+/* --------------------------------------------------------------------------------------- refining
+ */
 
 struct near {
   const struct search *s;
@@ -513,28 +540,41 @@ static void add_neighbours(struct near *near, const struct candidate *c)
   }
 }
 
-/* Varies the settings of the best one by one, and those of the next best, until nothing is
+/* The quickest that fits, of those whose settings were not varied yet; its place among all is
+ *rank. NONE: the first ones were. */
+static int next_leader(const struct found *f, const bool *was_varied, int *rank)
+{
+  int leader[MOST_LEADERS], n = 0;
+  for (int i = 0; i < f->n; i++) {
+    if (!fits(f->space, outcome_at(f->tried[i].tried))) continue;
+    int at = n < MOST_LEADERS ? n++ : MOST_LEADERS;
+    for (; at && is_better(f, i, leader[at - 1]); at--)
+      if (at < MOST_LEADERS) leader[at] = leader[at - 1];
+    if (at < MOST_LEADERS) leader[at] = i;
+  }
+  for (*rank = 0; *rank < n; ++*rank)
+    if (!was_varied[leader[*rank]]) return leader[*rank];
+  return NONE;
+}
+
+/* Varies the settings of the quickest one by one, and those of the next ones, until nothing is
    quicker. */
 static void refine(struct search *s)
 {
   struct found *f = s->found;
-  for (int k = 0; k < MOST_REFINED && f->best != NONE && !search_is_over(); k++) {
+  bool *was_varied = alloc(MOST_TRIED * sizeof *was_varied);
+  for (int k = 0; k < MOST_REFINED && !search_is_over(); k++) {
     struct near near = {.s = s};
-    int leader[MOST_LEADERS], n = 0;
-    for (int i = 0; i < f->n; i++) { /* the quickest */
-      if (!fits(f->space, outcome_at(f->tried[i].tried))) continue;
-      int at = n < MOST_LEADERS ? n++ : MOST_LEADERS;
-      for (; at && is_better(f, i, leader[at - 1]); at--)
-        if (at < MOST_LEADERS) leader[at] = leader[at - 1];
-      if (at < MOST_LEADERS) leader[at] = i;
-    }
-    for (int i = 0; i < n; i++) add_neighbours(&near, &f->tried[leader[i]]);
+    int rank;
+    const int leader = next_leader(f, was_varied, &rank);
+    if (leader == NONE) break;
+    was_varied[leader] = true;
+    add_neighbours(&near, &f->tried[leader]);
     qsort(near.at, (size_t)near.n, sizeof *near.at, compare);
-    const double before = best_seconds(f);
-    int most = 0;
-    while (most < near.n && most < ROUND && near.at[most].order < before * HOPELESS) most++;
-    if (!most) break;
-    try_candidates(s, near.at, most);
+    const double most = best_seconds(f) * (rank ? HOPELESS : FAR);
+    int n = 0;
+    while (n < near.n && n < ROUND && near.at[n].order < most) n++;
+    try_candidates(s, near.at, n);
   }
 }
 
@@ -546,10 +586,12 @@ _Noreturn static void refuse_pins(const struct search_space *s)
   for (int i = 0; i < s->n; i++)
     if (s->at[i].pinned && is_rank_kind(s->at[i].kind))
       put(&b, "%s -D %s=%s", b.length ? "," : "", s->at[i].name, s->at[i].value[0]);
-  const char *of_batch = s->batch ? text(", with batch=%lld in equal parts", (long long)s->batch) : "";
-  usage_error(2, "no settings of %s use all %d devices%s%s%s: %s", options.plan, s->devices, of_batch,
-              b.length ? " and" : "", b.text,
-              b.length ? "what -D says must divide the devices" : "a larger batch has more of them");
+  const char *of_batch =
+      s->batch ? text(", with batch=%lld in equal parts", (long long)s->batch) : "";
+  usage_error(2, "no settings of %s use all %d devices%s%s%s: %s", options.plan, s->devices,
+              of_batch, b.length ? " and" : "", b.text,
+              b.length ? "what -D says must divide the devices"
+                       : "a larger batch has more of them");
 }
 
 struct found *search_plan(evaluator evaluate_candidate)

@@ -15,9 +15,9 @@ struct searched {
   enum search_kind kind;
   int n, room;
   const char **value;
-  int64_t *number; /* its values as numbers; 0: it is none */
-  bool pinned;     /* by -D: it has that value alone */
-  bool is_off;     /* pinned, to what is off */
+  int64_t *number;     /* its values as numbers; 0: it is none */
+  bool pinned;         /* by -D, to its only value */
+  bool is_off;         /* pinned, to what is off */
   const char *refused; /* it is not varied: what the plan says of its first value; or NULL */
 };
 
@@ -37,7 +37,7 @@ struct search_space {
   bool sets_batch; /* the search says it: a sample for each device */
   int64_t memory;  /* of a rank, that it may have; 0: no limit */
   int layers;      /* 0: not known */
-  int ngiven; /* what the command line defines */
+  int ngiven;      /* what the command line defines */
   struct definition *given;
   bool declares_cluster; /* the plan has a setting of that name */
 };
@@ -45,7 +45,7 @@ struct search_space {
 /* A candidate: the index of a value of each setting. */
 struct candidate {
   unsigned char v[MOST_SEARCHED];
-  int tried; /* the index of its outcome, or NONE */
+  int tried;             /* the index of its outcome, or NONE */
   double seconds, bytes; /* by the closed form */
   double order;
 };
@@ -62,7 +62,7 @@ struct outcome {
   char device[64];
   int64_t memory, reserve;
   int64_t parameters, gradients, states, activations; /* bytes of a rank */
-  char why[LONGEST_WHY]; /* not: the message */
+  char why[LONGEST_WHY];                              /* not: the message */
 };
 
 /* ------------------------------------------------------------------------------------- space.c */
@@ -85,11 +85,14 @@ bool is_rank_kind(enum search_kind kind);
 bool is_legal(const struct search_space *s, const struct candidate *c);
 /* Settings that do not count become off. */
 void leave_out_uncounted(const struct search_space *s, struct candidate *c);
-bool same_candidate(const struct search_space *s, const struct candidate *a, const struct candidate *b);
+bool same_candidate(const struct search_space *s, const struct candidate *a,
+                    const struct candidate *b);
 /* Calls f for each legal candidate; choices have their defaults. */
-void each_candidate(const struct search_space *s, void (*f)(void *to, const struct candidate *c), void *to);
+void each_candidate(const struct search_space *s, void (*f)(void *to, const struct candidate *c),
+                    void *to);
 /* The definitions of a candidate, with those of the command line. */
-int definitions_of(const struct search_space *s, const struct candidate *c, struct definition **list);
+int definitions_of(const struct search_space *s, const struct candidate *c,
+                   struct definition **list);
 /* "dp_shard=4 tp=2": what the search says of a candidate. */
 char *settings_text(const struct search_space *s, const struct candidate *c);
 
@@ -136,9 +139,9 @@ struct found {
   const struct search_space *space;
   int n, room;
   struct candidate *tried;
-  int best;      /* index of `tried`, or NONE: nothing fits */
-  int closest;   /* if nothing fits: what needs the least memory; or NONE */
-  int64_t legal; /* the number of all legal candidates */
+  int best;       /* index of `tried`, or NONE: nothing fits */
+  int closest;    /* if nothing fits: what needs the least memory; or NONE */
+  int64_t legal;  /* the number of all legal candidates */
   bool was_ended; /* by time or SIGINT */
 };
 struct found *search_plan(evaluator f);

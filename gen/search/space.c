@@ -196,17 +196,34 @@ static bool batch_divides(const struct search_space *s, const struct candidate *
   return m == 1 || s->batch % (data * m) == 0;
 }
 
-/* The questions about schedules, and their answers. */
+/* The questions about schedules, and their answers. A table by hash: a place that is taken is taken
+   over. */
 struct schedule_query {
   const char *name;
   int64_t ranks, stages, microbatches;
   bool legal;
 };
+enum { SCHEDULE_PLACES = 1 << 14 };
+
+static bool can_be_so(struct schedule_query q)
+{
+  static struct schedule_query known[SCHEDULE_PLACES];
+  const int64_t numbers[] = {q.ranks, q.stages, q.microbatches};
+  uint64_t hash =
+      hash_bytes(hash_bytes(HASH_START, numbers, sizeof numbers), q.name, strlen(q.name));
+  struct schedule_query *at = &known[(hash ^ hash >> 32) % SCHEDULE_PLACES];
+  if (at->name && !strcmp(at->name, q.name) && at->ranks == q.ranks && at->stages == q.stages &&
+      at->microbatches == q.microbatches)
+    return at->legal;
+  enum { MOST = MAX_ACTIONS / 16 };
+  q.legal = q.ranks * q.stages <= MAX_STAGES && q.ranks * q.stages * q.microbatches <= MOST &&
+            !schedule_fault(q.name, (int)q.ranks, (int)q.stages, (int)q.microbatches);
+  *at = q;
+  return q.legal;
+}
 
 static bool schedule_is_legal(const struct search_space *s, const struct candidate *c)
 {
-  static struct schedule_query *known;
-  static int n, room;
   const int at = s->of_kind[SEARCH_SCHEDULE], per_rank = s->of_kind[SEARCH_STAGES_OF_RANK];
   const int64_t ranks = ranks_in(s, c, SEARCH_STAGES);
   if (ranks == 1 || at == NONE) return true;
@@ -216,17 +233,7 @@ static bool schedule_is_legal(const struct search_space *s, const struct candida
   int64_t stages = per_rank == NONE ? 0 : number_of_value(s, c, per_rank);
   if (!stages) stages = stages_implied(name);
   if (s->layers && ranks * stages > s->layers) return false;
-  struct schedule_query q = {name, ranks, stages, microbatches_in(s, c), false};
-  for (int i = 0; i < n; i++)
-    if (known[i].name == name && known[i].ranks == ranks && known[i].stages == stages &&
-        known[i].microbatches == q.microbatches)
-      return known[i].legal;
-  const char *why;
-  q.legal = ranks * stages <= MAX_STAGES && ranks * stages * q.microbatches <= MAX_ACTIONS / 16 &&
-            pipeline_order(name, (int)ranks, (int)stages, (int)q.microbatches, &why);
-  GROW(known, n, room);
-  known[n++] = q;
-  return q.legal;
+  return can_be_so((struct schedule_query){name, ranks, stages, microbatches_in(s, c), false});
 }
 
 static bool divisors_divide(const struct search_space *s, const struct candidate *c)
@@ -249,7 +256,8 @@ bool is_legal(const struct search_space *s, const struct candidate *c)
   return divisors_divide(s, c) && schedule_is_legal(s, c);
 }
 
-bool same_candidate(const struct search_space *s, const struct candidate *a, const struct candidate *b)
+bool same_candidate(const struct search_space *s, const struct candidate *a,
+                    const struct candidate *b)
 {
   return !memcmp(a->v, b->v, (size_t)s->n);
 }
@@ -298,7 +306,8 @@ static void walk_from(struct walk *w, int i, bool dimensions, int64_t product)
   w->c.v[i] = 0;
 }
 
-void each_candidate(const struct search_space *s, void (*f)(void *to, const struct candidate *c), void *to)
+void each_candidate(const struct search_space *s, void (*f)(void *to, const struct candidate *c),
+                    void *to)
 {
   struct walk w = {.s = s, .f = f, .to = to, .c = {.tried = NONE}};
   walk_from(&w, 0, true, 1);
@@ -313,7 +322,8 @@ static const char *said_of(const struct search_space *s, const struct candidate 
   return value_in(s, c, i);
 }
 
-int definitions_of(const struct search_space *s, const struct candidate *c, struct definition **list)
+int definitions_of(const struct search_space *s, const struct candidate *c,
+                   struct definition **list)
 {
   int n = 0;
   struct definition *d = alloc((size_t)(s->ngiven + s->n + 1) * sizeof *d);

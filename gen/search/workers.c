@@ -1,6 +1,6 @@
 /* workers.c: processes that evaluate candidates, one each, on all processors.
 
-   A process may fail, crash or take too long: that ends its candidate and nothing else. What it
+   A process may fail, crash or take too long: then only its candidate ends. What it
    finds is in shared memory, at a place that the candidate's turn decides, so the result does not
    depend on which process ends first. */
 #include "search/search.h"
@@ -51,9 +51,10 @@ void open_workers(evaluator f, double seconds)
   if (seconds <= 0) return;
   sigaction(SIGALRM, &end, NULL);
   /* Again and again: one may come just before a wait. */
-  struct itimerval time = {.it_value = {.tv_sec = (time_t)seconds,
-                                        .tv_usec = (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)},
-                           .it_interval = {.tv_usec = 50000}};
+  struct itimerval time = {
+      .it_value = {.tv_sec = (time_t)seconds,
+                   .tv_usec = (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)},
+      .it_interval = {.tv_usec = 50000}};
   setitimer(ITIMER_REAL, &time, NULL);
 }
 
@@ -151,7 +152,8 @@ static void take_end(struct worker *w, int status)
       snprintf(to->why, sizeof to->why, "tpgen was ended by signal %d", sign);
   } else if (!to->is_there) {
     take_message(w, to);
-    if (!*to->why) snprintf(to->why, sizeof to->why, "tpgen ended with status %d", WEXITSTATUS(status));
+    if (!*to->why)
+      snprintf(to->why, sizeof to->why, "tpgen ended with status %d", WEXITSTATUS(status));
   }
   fclose(w->messages);
   w->job = NULL;

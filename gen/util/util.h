@@ -82,7 +82,7 @@ struct options {
   bool search;         /* the plan's settings that may vary are searched */
   bool estimates;      /* only the figures of the program are needed: nothing is checked */
   double search_time;  /* seconds; 0: no limit */
-  bool calibrate; /* write the program that measures a machine, and no plan's */
+  bool calibrate;      /* write the program that measures a machine, and no plan's */
   int nlink;
   const char **link; /* "dp=25e9,10e-6" */
 };
