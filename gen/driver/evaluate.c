@@ -16,6 +16,7 @@ void evaluate_program(struct outcome *to)
   to->step = step_figures();
   to->model = model_figures();
   to->ranks = world_size();
+  to->has_stages = graph->stages != NULL;
   to->has_cluster = has_cluster();
   to->is_usual = m->device.name && m->cluster.name && !strcmp(m->device.name, m->cluster.name);
   to->node = m->cluster.devices;

@@ -79,7 +79,7 @@ static void print_head(const struct found *f)
          f->n, grouped(f->legal), refused ? text(", %d were refused", refused) : "",
          f->was_ended ? "; the search was ended early" : "");
   for (int i = 0; i < s->n; i++)
-    if (s->at[i].refused)
+    if (s->at[i].refused && s->at[i].n == 1)
       printf("%s is not varied: %s\n", printable(s->at[i].name), printable(s->at[i].refused));
 }
 

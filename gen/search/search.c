@@ -14,6 +14,7 @@
 
 enum {
   ROUND = 16,
+  VARIED = 24,
   MOST_ROUNDS = 8,
   MOST_KEPT = 6000,
   MOST_LISTED = 24000,
@@ -23,7 +24,7 @@ enum {
   LEAST_ROUNDS = 2
 };
 /* The rounds end when what is left is estimated to take so much longer than the best. */
-static const double HOPELESS = 1.06, FAR = 1.3, TIES = 1.005;
+static const double HOPELESS = 1.06, FAR = 2, TIES = 1.005;
 
 struct search {
   struct search_space *space;
@@ -127,8 +128,18 @@ static void probe_model(struct search *s)
   if (search_is_over()) return;
   if (!job[0].to->is_there)
     usage_error(1, "%s (the plan on one device, which the search looks at first)", job[0].to->why);
-  for (int i = 0; i < MOST_PROBED; i++)
-    s->probes.of[i] = job[i < n && job[i].to->is_there ? i : 0].to->model;
+  int kept = 0; /* values that the plan refuses are none */
+  for (int i = 0; i < n; i++) {
+    if (!job[i].to->is_there) {
+      space->at[again].refused = job[i].to->why;
+      continue;
+    }
+    s->probes.of[kept] = job[i].to->model;
+    if (n > 1) space->at[again].value[kept] = space->at[again].value[i];
+    if (n > 1) space->at[again].number[kept] = space->at[again].number[i];
+    kept++;
+  }
+  if (n > 1) space->at[again].n = kept;
   space->layers = s->probes.of[0].layers;
 }
 
@@ -141,11 +152,13 @@ static void probe_settings(struct search *s)
   int of[MOST_SEARCHED], n = 0;
   for (int i = 0; i < space->n; i++) {
     const struct searched *at = &space->at[i];
-    if (at->pinned || !is_rank_kind(at->kind) || at->kind == SEARCH_DATA || space->devices < 2)
-      continue;
+    const bool is_tried =
+        (is_rank_kind(at->kind) && at->kind != SEARCH_DATA && space->devices > 1) ||
+        (at->kind == SEARCH_MICROBATCHES && space->batch_at != NONE);
+    if (at->pinned || !is_tried) continue;
     job[n] = plain_job(space);
-    int64_t ranks = 2;
-    while (space->devices % ranks) ranks++;
+    int64_t ranks = 2; /* or micro-batches */
+    while (is_rank_kind(at->kind) && space->devices % ranks) ranks++;
     const char *least = text("%lld", (long long)ranks);
     add_definition(&job[n], at->name, least);
     if (at->kind == SEARCH_EXPERTS && space->of_kind[SEARCH_SHARDS] != NONE)
@@ -155,7 +168,10 @@ static void probe_settings(struct search *s)
   }
   run_jobs(job, n);
   for (int i = 0; i < n && !search_is_over(); i++)
-    if (!job[i].to->is_there) space->at[of[i]].refused = job[i].to->why;
+    if (!job[i].to->is_there)
+      space->at[of[i]].refused = job[i].to->why;
+    else if (space->at[of[i]].kind == SEARCH_STAGES && !job[i].to->has_stages)
+      space->at[of[i]].refused = "the plan makes no pipeline of its ranks";
   const int experts = space->of_kind[SEARCH_EXPERTS];
   if (experts != NONE && !space->at[experts].pinned && s->probes.of[0].experts <= 0)
     space->at[experts].refused = "the model has no experts";
@@ -316,7 +332,11 @@ static void look_at(void *to, const struct candidate *given)
 {
   struct keeper *k = to;
   struct candidate c = *given;
-  k->s->found->legal++;
+  int64_t choices = 1; /* that go with it */
+  for (int i = 0; i < k->s->space->n; i++)
+    if (k->s->space->at[i].kind == SEARCH_CHOICE && counts_in(k->s->space, &c, i))
+      choices *= k->s->space->at[i].n;
+  k->s->found->legal += choices;
   estimate(k->s->space, &k->s->probes, &c);
   c.order = order_of(k->s, &c);
   if (k->n && !same_mesh_of(k->s->space, &k->best[0], &c)) keep_mesh(k);
@@ -573,7 +593,7 @@ static void refine(struct search *s)
     qsort(near.at, (size_t)near.n, sizeof *near.at, compare);
     const double most = best_seconds(f) * (rank ? HOPELESS : FAR);
     int n = 0;
-    while (n < near.n && n < ROUND && near.at[n].order < most) n++;
+    while (n < near.n && n < VARIED && near.at[n].order < most) n++;
     try_candidates(s, near.at, n);
   }
 }

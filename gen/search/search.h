@@ -57,6 +57,7 @@ struct outcome {
   struct step_figures step;
   struct model_figures model;
   int ranks, devices, node, cards;
+  bool has_stages;
   bool has_cluster, is_usual; /* is_usual: only the device is known, and not how many */
   struct link intra, inter;
   char device[64];

@@ -123,7 +123,7 @@ M.training = {
   {"bucketing", nil, "which collectives are joined", choices = {"units", "greedy", "none"}, search = {"greedy"}},
   {"bucket_mb", nil, "the most MB of a bucket", type = "number"},
   {"prefetch", nil, "how many layers ahead parameters are gathered", choices = {0, 1, 2, 3, 4},
-    search = {0, 1, 2, with = {"dp_shard", "cp"}, without = "zero"}},
+    search = {0, 1, with = {"dp_shard", "cp"}, without = "zero"}},
   {"validate_every", nil, "steps between validations (run.sh --validate)", type = "size"},
 }
 
