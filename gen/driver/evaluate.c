@@ -6,6 +6,7 @@
 static void note_figures(void)
 {
   check_expectations();
+  if (!options.estimates) prove();
   if (graph->stages) note_stage();
 }
 

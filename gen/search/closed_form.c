@@ -136,8 +136,10 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
   const double state_ranks = part * (gathers > 1 ? gathers * (1) : 1) * (zero > 0 ? data : 1);
   c->seconds = (m + idle) * busy + m * sends * 0.2 + exposed + f->update_seconds / state_ranks;
 
+  /* Gradients of several micro-batches are added up before they are reduced. */
   const double whole = part * gathers;
-  c->bytes = f->parameter_memory / whole + f->gradient_memory / (whole * (zero > 1 ? data : 1)) +
+  c->bytes = f->parameter_memory / whole +
+             f->gradient_memory / (m > 1 ? part : whole * (zero > 1 ? data : 1)) +
              f->state_memory / (whole * (zero > 0 ? data : 1)) +
              f->activations * samples / (tensor * sequences * stages) * uneven * in_flight *
                  factor_of(s, p->bytes, c);

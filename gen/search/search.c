@@ -21,7 +21,8 @@ enum {
   KEPT_OF_MESH = 30,
   MOST_LEADERS = 3,
   MOST_REFINED = 10,
-  LEAST_ROUNDS = 2
+  LEAST_ROUNDS = 2,
+  MOST_CHECKED = 16
 };
 /* The rounds end when what is left is estimated to take so much longer than the best. */
 static const double HOPELESS = 1.06, FAR = 2, TIES = 1.005;
@@ -598,6 +599,24 @@ static void refine(struct search *s)
   }
 }
 
+/* The choice once more, with all checks: a program that they refuse is no choice. */
+static void check_choice(struct search *s)
+{
+  struct found *f = s->found;
+  for (int i = 0; i < MOST_CHECKED && f->best != NONE && !search_is_over(); i++) {
+    struct outcome *o = outcome_at(f->tried[f->best].tried);
+    struct job job = {.is_checked = true};
+    int index;
+    job.to = new_outcome(&index);
+    if (!job.to) return;
+    job.ndefinition = definitions_of(s->space, &f->tried[f->best], &job.definition);
+    run_jobs(&job, 1);
+    if (job.to->is_there || job.to->stopped) return;
+    *o = *job.to;
+    choose(f);
+  }
+}
+
 /* No combination is legal. */
 _Noreturn static void refuse_pins(const struct search_space *s)
 {
@@ -642,6 +661,7 @@ struct found *search_plan(evaluator evaluate_candidate)
   if (s.n > MOST_KEPT) s.n = MOST_KEPT;
   try_rounds(&s);
   refine(&s);
+  check_choice(&s);
   s.found->was_ended = search_is_over();
   close_workers();
   return s.found;

@@ -123,6 +123,7 @@ void close_workers(void);
 /* The outcome of a job, and its definitions. */
 struct job {
   struct outcome *to;
+  bool is_checked; /* with all checks of the passes, and the proof that the program cannot hang */
   int ndefinition;
   struct definition *definition;
 };

@@ -101,7 +101,7 @@ _Noreturn static void evaluate_here(const struct job *job, int messages)
   dup2(messages, STDERR_FILENO);
   on_failure(NULL);
   options.search = false;
-  options.estimates = true;
+  options.estimates = !job->is_checked;
   options.out = NULL;
   options.first_rank = options.last_rank = INT32_MAX; /* files are written for none */
   options.ndefinition = job->ndefinition;
