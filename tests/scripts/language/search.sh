@@ -77,6 +77,35 @@ grep -qF "ended" "$WORK/table" || fail "SIGINT: the table says no end"
 "$TPGEN" "${large[@]}" --search-time 0.05 > "$WORK/table" && fail "0.05 s were enough"
 grep -qF "ended before" "$WORK/table" || fail "--search-time 0.05: $(cat "$WORK/table")"
 
+# ---- at most 1 % slower than the best of all settings, each of them a program of its own
+beside_all() { # NAME PLAN DEVICES BATCH CLUSTER OPTIONS -- ARGUMENTS
+  local name=$1 plan=$2 devices=$3 batch=$4 cluster=$5 best
+  shift 5
+  local options=()
+  while [ "$1" != -- ]; do options+=("$1") && shift; done
+  shift
+  set -- --target cuda -D "batch=$batch" "$@"
+  python3 tests/tools/exhaustive_search.py "$TPGEN" "$plan" "$devices" "$batch" "${options[@]}" -- "$@" -D "cluster=$cluster" \
+    > "$WORK/$name.all" 2> "$WORK/$name.log" || fail "$name: $(tail -n 1 "$WORK/$name.log")"
+  search "$plan" "$@" --cluster "$cluster" --ranks 0 -o "$WORK/$name" > "$WORK/$name.table" || fail "$name: status $?"
+  best=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["seconds"])' "$WORK/$name.all")
+  [ "$(value "$WORK/$name/search.json" "d['best']['seconds'] <= 1.01 * $best")" = True ] ||
+    fail "$name: $(value "$WORK/$name/search.json" 'd["best"]["seconds"]') s, and the best of all takes $best: $(cat "$WORK/$name.all")"
+}
+if [ -n "${CASES:-}" ]; then
+  beside_all small plans/llama3.lua 4 8 "$clusters/four.json" --cp --layers 8 -- "${small[@]:1:10}" -D dtype=bfloat16
+fi
+if all_cases; then
+  beside_all 8b plans/llama3.lua 8 64 dgx-h100 --layers 32 -- -D preset=8b -D dtype=bfloat16
+  beside_all gpt2 plans/gpt2.lua 8 64 dgx-h100 --layers 48 -- -D dtype=bfloat16 -D dim=1600 -D n_layers=48 -D n_heads=25 \
+    -D vocab=50257 -D positions=1024
+  beside_all mixtral plans/moe.lua 16 32 dgx-h100:2 --ep --layers 32 --sample 800 -- -D preset=8x7b -D dtype=bfloat16
+  beside_all 13b plans/llama3.lua 16 64 dgx-h100:2 --layers 40 --sample 800 -- -D dtype=bfloat16 -D dim=5120 -D n_layers=40 \
+    -D n_heads=40 -D n_kv_heads=40 -D hidden=13824 -D vocab=32000 -D seq=4096
+  beside_all 70b plans/llama3.lua 64 128 dgx-h100:8 --layers 80 --sample 800 --schedules 1f1b,interleaved_1f1b -- \
+    -D preset=70b -D dtype=bfloat16
+fi
+
 # ---- misuse
 refuses() {
   local expected=$1 words=$2 status=0
