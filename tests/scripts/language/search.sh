@@ -106,6 +106,24 @@ if all_cases; then
     -D preset=70b -D dtype=bfloat16
 fi
 
+# ---- on each cluster at most 1 % slower than plans of the kind that should win there
+beside_kind() { # NAME CLUSTER PLAN ARGUMENTS PINS
+  local file=$2 word given=() pins=()
+  case $file in *.json) file=$clusters/$file ;; esac
+  for word in $4; do given+=(-D "$word"); done
+  for word in $5; do pins+=(-D "$word"); done
+  given=("plans/$3.lua" "${given[@]}" -D dtype=bfloat16 --target cuda --cluster "$file" --ranks 0)
+  search "${given[@]}" -o "$WORK/$1" > "$WORK/$1.table" || fail "$1: status $?"
+  search "${given[@]}" "${pins[@]}" -o "$WORK/$1.kind" > "$WORK/$1.kind.table" || fail "$1, $5: status $?"
+  local best
+  best=$(value "$WORK/$1.kind/search.json" 'd["best"]["seconds"]')
+  [ "$(value "$WORK/$1/search.json" "d['best']['seconds'] <= 1.01 * $best")" = True ] || fail "$1: with $5 it takes $best s, and it found
+$(grep '^\*' "$WORK/$1.table")"
+}
+while IFS=$'\t' read -r name cluster plan arguments pins; do
+  [ "$name" = name ] || more beside_kind "$name" "$cluster" "$plan" "$arguments" "$pins"
+done < "$clusters/meshes.tsv"
+
 # ---- misuse
 refuses() {
   local expected=$1 words=$2 status=0
