@@ -90,7 +90,7 @@ void print_found(const struct found *f)
   const struct search_space *s = f->space;
   const int *order = order_of_found(f);
   int n = 0, width[2] = {4, 8};
-  if (!s->devices) {
+  if (!s->devices || (f->was_ended && f->best == NONE && f->closest == NONE)) {
     puts("the search was ended before it found a plan");
     return;
   }
