@@ -25,7 +25,7 @@ void write_calibration(void);
 /* ---------------------------------------------------------------------------------- evaluate.c */
 
 /* The passes, without files, and the figures of the program: of a candidate of a search. */
-void evaluate_program(struct outcome *to);
+void evaluate_program(struct evaluated *to);
 
 /* -------------------------------------------------------------------------------- move_query.c */
 

@@ -10,7 +10,7 @@ static void note_figures(void)
   if (graph->stages) note_stage();
 }
 
-void evaluate_program(struct outcome *to)
+void evaluate_program(struct evaluated *to)
 {
   run_all(note_figures);
   const struct mesh *m = &graph->mesh;

@@ -120,7 +120,7 @@ static void put_choice(struct buffer *b, const struct found *f)
 
 void add_chosen_plan(const struct found *f)
 {
-  const struct outcome *o = outcome_at(f->tried[f->best].tried);
+  const struct evaluated *o = outcome_at(f->tried[f->best].tried);
   struct buffer b = {0};
   put(&b, "-- %s with the settings that tpgen --search found: a step of %s, %s a rank.\n",
       printable((char *)base_name(options.plan)), duration_text(o->step.seconds),

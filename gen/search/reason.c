@@ -21,7 +21,7 @@ static const char *value_shown(const struct search_space *s, const struct candid
 }
 
 /* "exposed" or "idle" of the other candidate, if that is what takes the time. */
-static char *cause_of(const struct outcome *best, const struct outcome *other)
+static char *cause_of(const struct evaluated *best, const struct evaluated *other)
 {
   const double more = other->step.seconds - best->step.seconds;
   const double exposed = other->step.exposed - best->step.exposed,
@@ -36,14 +36,14 @@ char *reason_for(const struct found *f, int setting)
 {
   const struct search_space *s = f->space;
   const struct candidate *best = &f->tried[f->best];
-  const struct outcome *chosen = outcome_at(best->tried);
+  const struct evaluated *chosen = outcome_at(best->tried);
   if (s->at[setting].pinned) return is_on(s, best, setting) ? "given by -D" : NULL;
   if (!counts_in(s, best, setting)) return NULL;
   int second = NONE, too_large = NONE;
   for (int i = 0; i < f->n; i++) {
-    const struct outcome *o = outcome_at(f->tried[i].tried);
+    const struct evaluated *o = outcome_at(f->tried[i].tried);
     if (f->tried[i].v[setting] == best->v[setting] || !o->is_there) continue;
-    if (fits(s, o)) {
+    if (candidate_fits(s, o)) {
       const double seconds =
           second == NONE ? INFINITY : outcome_at(f->tried[second].tried)->step.seconds;
       if (o->step.seconds < seconds ||
@@ -56,7 +56,7 @@ char *reason_for(const struct found *f, int setting)
     }
   }
   if (second != NONE) {
-    const struct outcome *o = outcome_at(f->tried[second].tried);
+    const struct evaluated *o = outcome_at(f->tried[second].tried);
     const double more = 100 * (o->step.seconds / chosen->step.seconds - 1);
     if (more < -0.05)
       return text("%s would take %.2g %% less, and is less simple",
@@ -67,7 +67,7 @@ char *reason_for(const struct found *f, int setting)
                 cause_of(chosen, o));
   }
   if (too_large != NONE) {
-    const struct outcome *o = outcome_at(f->tried[too_large].tried);
+    const struct evaluated *o = outcome_at(f->tried[too_large].tried);
     return text("%s does not fit: %s", value_shown(s, &f->tried[too_large], setting),
                 size_text(o->step.bytes + o->reserve));
   }
@@ -83,7 +83,7 @@ char *help_to_fit(const struct found *f)
 {
   const struct search_space *s = f->space;
   const struct candidate *c = &f->tried[f->closest];
-  const struct outcome *o = outcome_at(c->tried);
+  const struct evaluated *o = outcome_at(c->tried);
   struct buffer b = {0};
   const double of_states = (double)(o->parameters + o->gradients + o->states);
   put(&b, "%s are lacking. These would help:\n", size_text(o->step.bytes + o->reserve - s->memory));

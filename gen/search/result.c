@@ -6,8 +6,8 @@
 
 static int compare_tried(const struct found *f, int a, int b)
 {
-  const struct outcome *x = outcome_at(f->tried[a].tried), *y = outcome_at(f->tried[b].tried);
-  const bool x_fits = fits(f->space, x), y_fits = fits(f->space, y);
+  const struct evaluated *x = outcome_at(f->tried[a].tried), *y = outcome_at(f->tried[b].tried);
+  const bool x_fits = candidate_fits(f->space, x), y_fits = candidate_fits(f->space, y);
   if (x_fits != y_fits) return x_fits ? -1 : 1;
   if (x_fits) return x->step.seconds < y->step.seconds ? -1 : x->step.seconds > y->step.seconds;
   if (x->is_there != y->is_there) return x->is_there ? -1 : 1;
@@ -45,11 +45,11 @@ static char *part_of_settings(const struct search_space *s, const struct candida
   return b.length ? b.text : ranks ? "one rank" : "-";
 }
 
-static char *why_not(const struct search_space *s, const struct outcome *o)
+static char *why_not(const struct search_space *s, const struct evaluated *o)
 {
   if (o->stopped) return "the search ended before";
   if (!o->is_there) return text("refused: %s", o->why);
-  if (fits(s, o)) return "";
+  if (candidate_fits(s, o)) return "";
   return text("does not fit: %s more than %s", size_text(o->step.bytes + o->reserve - s->memory),
               size_text(s->memory));
 }
@@ -57,14 +57,14 @@ static char *why_not(const struct search_space *s, const struct outcome *o)
 static void print_row(const struct found *f, int i, const int width[2])
 {
   const struct search_space *s = f->space;
-  const struct outcome *o = outcome_at(f->tried[i].tried);
+  const struct evaluated *o = outcome_at(f->tried[i].tried);
   printf("%c %-*s  %-*s ", i == f->best ? '*' : ' ', width[0],
          printable(part_of_settings(s, &f->tried[i], true)), width[1],
          printable(part_of_settings(s, &f->tried[i], false)));
   printf(" %12s %14s %6.1f %% %10s %11s %8.1f %%%s\n", duration_text(o->step.seconds),
          o->step.tokens > 0 ? grouped((int64_t)(o->step.tokens / o->step.seconds)) : "-",
          100 * o->step.mfu, size_text(o->step.bytes), duration_text(o->step.exposed),
-         100 * o->step.idle / o->step.seconds, fits(s, o) ? "" : "  does not fit");
+         100 * o->step.idle / o->step.seconds, candidate_fits(s, o) ? "" : "  does not fit");
 }
 
 static void print_head(const struct found *f)
@@ -99,8 +99,8 @@ void print_found(const struct found *f)
       f->best == NONE ? INFINITY : outcome_at(f->tried[f->best].tried)->step.seconds;
   int within = 0;
   for (int i = 0; i < f->n; i++) {
-    const struct outcome *o = outcome_at(f->tried[order[i]].tried);
-    if (f->best == NONE ? !o->is_there : !fits(s, o)) break;
+    const struct evaluated *o = outcome_at(f->tried[order[i]].tried);
+    if (f->best == NONE ? !o->is_there : !candidate_fits(s, o)) break;
     within += o->step.seconds <= best * NEAR;
     if (i >= MOST_ROWS || (i > 4 && o->step.seconds > best * NEAR)) continue;
     n = i + 1;
@@ -113,7 +113,7 @@ void print_found(const struct found *f)
          "step", "tokens/s", "MFU", "memory", "exposed", "idle");
   for (int i = 0; i < n; i++) print_row(f, order[i], width);
   if (f->best == NONE) {
-    const struct outcome *o = f->closest == NONE ? NULL : outcome_at(f->tried[f->closest].tried);
+    const struct evaluated *o = f->closest == NONE ? NULL : outcome_at(f->tried[f->closest].tried);
     if (!o) {
       puts("\nno plan could be evaluated");
       if (f->n)
@@ -161,13 +161,13 @@ static json_t *json_candidate(const struct found *f, int i)
 {
   const struct search_space *s = f->space;
   const struct candidate *c = &f->tried[i];
-  const struct outcome *o = outcome_at(c->tried);
+  const struct evaluated *o = outcome_at(c->tried);
   struct definition *list;
   const int n = definitions_of(s, c, &list);
   json_t *settings = json_object();
   for (int k = 0; k < n; k++)
     json_member(settings, printable(list[k].name), json_value(list[k].value));
-  json_t *row = json_pack("{s:o, s:b}", "settings", settings, "fits", fits(s, o));
+  json_t *row = json_pack("{s:o, s:b}", "settings", settings, "fits", candidate_fits(s, o));
   if (o->is_there) {
     json_member(row, "seconds", json_real(o->step.seconds));
     json_member(row, "bytes", json_integer(o->step.bytes));

@@ -35,7 +35,7 @@ struct search {
   struct candidate *list;
 };
 
-bool fits(const struct search_space *s, const struct outcome *o)
+bool candidate_fits(const struct search_space *s, const struct evaluated *o)
 {
   return o->is_there && (!s->memory || o->step.bytes + o->reserve <= s->memory);
 }
@@ -81,7 +81,7 @@ static struct job plain_job(const struct search_space *s)
   return j;
 }
 
-static void take_machine(struct search_space *s, const struct outcome *o)
+static void take_machine(struct search_space *s, const struct evaluated *o)
 {
   if (!o->has_cluster || o->is_usual)
     usage_error(2,
@@ -201,7 +201,7 @@ static void probe_ranks(struct search *s)
   run_jobs(job, n);
   const struct model_figures *one = &s->probes.of[0];
   for (int i = 0; i < n; i++) {
-    const struct outcome *o = job[i].to;
+    const struct evaluated *o = job[i].to;
     const int k = of[i][0], v = of[i][1];
     const struct searched *at = &space->at[space->of_kind[kind[k]]];
     if (!o->is_there) continue;
@@ -262,7 +262,7 @@ static void correct(const struct search *s, struct candidate *c, double *seconds
   double all = 0, of_seconds = 0, of_bytes = 0;
   for (int i = 0; i < s->found->n; i++) {
     const struct candidate *other = &s->found->tried[i];
-    const struct outcome *o = outcome_at(other->tried);
+    const struct evaluated *o = outcome_at(other->tried);
     if (!o->is_there || o->step.seconds <= 0) continue;
     const double d = distance(s->space, c, other), weight = 1 / (d * d * d);
     all += weight;
@@ -370,8 +370,8 @@ static int index_of_tried(const struct found *f, const struct candidate *c)
 
 static bool is_better(const struct found *f, int a, int b)
 {
-  const struct outcome *x = outcome_at(f->tried[a].tried), *y = outcome_at(f->tried[b].tried);
-  const bool x_fits = fits(f->space, x), y_fits = fits(f->space, y);
+  const struct evaluated *x = outcome_at(f->tried[a].tried), *y = outcome_at(f->tried[b].tried);
+  const bool x_fits = candidate_fits(f->space, x), y_fits = candidate_fits(f->space, y);
   if (x_fits != y_fits) return x_fits;
   if (x_fits) return x->step.seconds < y->step.seconds;
   if (x->is_there != y->is_there) return x->is_there;
@@ -397,9 +397,9 @@ static void choose(struct found *f)
 {
   f->best = f->closest = NONE;
   for (int i = 0; i < f->n; i++) {
-    const struct outcome *o = outcome_at(f->tried[i].tried);
+    const struct evaluated *o = outcome_at(f->tried[i].tried);
     if (!o->is_there) continue;
-    if (fits(f->space, o) && (f->best == NONE || is_better(f, i, f->best))) f->best = i;
+    if (candidate_fits(f->space, o) && (f->best == NONE || is_better(f, i, f->best))) f->best = i;
     if (f->closest == NONE || o->step.bytes < outcome_at(f->tried[f->closest].tried)->step.bytes)
       f->closest = i;
   }
@@ -407,8 +407,8 @@ static void choose(struct found *f)
   /* Of those that are as quick, the simplest. */
   const double most = outcome_at(f->tried[f->best].tried)->step.seconds * TIES;
   for (int i = 0; i < f->n; i++) {
-    const struct outcome *o = outcome_at(f->tried[i].tried);
-    if (!fits(f->space, o) || o->step.seconds > most) continue;
+    const struct evaluated *o = outcome_at(f->tried[i].tried);
+    if (!candidate_fits(f->space, o) || o->step.seconds > most) continue;
     if (is_simpler(f, i, f->best)) f->best = i;
   }
 }
@@ -420,7 +420,7 @@ static void try_candidates(struct search *s, struct candidate *list, int n)
   int begun = 0;
   for (int i = 0; i < n; i++) {
     if (index_of_tried(f, &list[i]) != NONE) continue;
-    struct outcome *to = new_outcome(&list[i].tried);
+    struct evaluated *to = new_outcome(&list[i].tried);
     if (!to) break;
     job[begun].to = to;
     job[begun].ndefinition = definitions_of(s->space, &list[i], &job[begun].definition);
@@ -430,7 +430,7 @@ static void try_candidates(struct search *s, struct candidate *list, int n)
   }
   run_jobs(job, begun);
   for (int i = f->n - begun; i < f->n; i++) {
-    struct outcome *o = outcome_at(f->tried[i].tried);
+    struct evaluated *o = outcome_at(f->tried[i].tried);
     if (o->is_there && o->ranks != s->space->devices) {
       snprintf(o->why, sizeof o->why, "its mesh has %d ranks, and the cluster %d devices", o->ranks,
                s->space->devices);
@@ -444,8 +444,8 @@ static double best_seconds(const struct found *f)
 {
   double best = INFINITY;
   for (int i = 0; i < f->n; i++) {
-    const struct outcome *o = outcome_at(f->tried[i].tried);
-    if (fits(f->space, o)) best = fmin(best, o->step.seconds);
+    const struct evaluated *o = outcome_at(f->tried[i].tried);
+    if (candidate_fits(f->space, o)) best = fmin(best, o->step.seconds);
   }
   return best;
 }
@@ -567,7 +567,7 @@ static int next_leader(const struct found *f, const bool *was_varied, int *rank)
 {
   int leader[MOST_LEADERS], n = 0;
   for (int i = 0; i < f->n; i++) {
-    if (!fits(f->space, outcome_at(f->tried[i].tried))) continue;
+    if (!candidate_fits(f->space, outcome_at(f->tried[i].tried))) continue;
     int at = n < MOST_LEADERS ? n++ : MOST_LEADERS;
     for (; at && is_better(f, i, leader[at - 1]); at--)
       if (at < MOST_LEADERS) leader[at] = leader[at - 1];
@@ -604,7 +604,7 @@ static void check_choice(struct search *s)
 {
   struct found *f = s->found;
   for (int i = 0; i < MOST_CHECKED && f->best != NONE && !search_is_over(); i++) {
-    struct outcome *o = outcome_at(f->tried[f->best].tried);
+    struct evaluated *o = outcome_at(f->tried[f->best].tried);
     struct job job = {.is_checked = true};
     int index;
     job.to = new_outcome(&index);

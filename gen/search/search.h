@@ -51,7 +51,7 @@ struct candidate {
 };
 
 /* What a process found about a candidate. Shared memory. */
-struct outcome {
+struct evaluated {
   bool is_there; /* the program's figures */
   bool stopped;  /* the search ended before */
   struct step_figures step;
@@ -114,7 +114,7 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
 /* ----------------------------------------------------------------------------------- workers.c */
 
 /* The function that runs in a process of its own: the passes, and the figures of the program. */
-typedef void (*evaluator)(struct outcome *to);
+typedef void (*evaluator)(struct evaluated *to);
 /* Ends after so many seconds, if that is not 0, or at SIGINT. */
 void open_workers(evaluator f, double seconds);
 bool search_is_over(void);
@@ -122,7 +122,7 @@ bool search_is_over(void);
 void close_workers(void);
 /* The outcome of a job, and its definitions. */
 struct job {
-  struct outcome *to;
+  struct evaluated *to;
   bool is_checked; /* with all checks of the passes, and the proof that the program cannot hang */
   int ndefinition;
   struct definition *definition;
@@ -130,8 +130,8 @@ struct job {
 /* Runs all jobs, on all processors, and waits for them. */
 void run_jobs(const struct job *job, int n);
 /* Room for an outcome that processes share. */
-struct outcome *new_outcome(int *index);
-struct outcome *outcome_at(int index);
+struct evaluated *new_outcome(int *index);
+struct evaluated *outcome_at(int index);
 int outcomes(void);
 
 /* ------------------------------------------------------------------------------------ search.c */
@@ -147,7 +147,7 @@ struct found {
   bool was_ended; /* by time or SIGINT */
 };
 struct found *search_plan(evaluator f);
-bool fits(const struct search_space *s, const struct outcome *o);
+bool candidate_fits(const struct search_space *s, const struct evaluated *o);
 /* The number of settings that are on. */
 int settings_on(const struct search_space *s, const struct candidate *c);
 

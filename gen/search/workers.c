@@ -22,7 +22,7 @@ enum { MOST_SECONDS = 60, MOST_WALL_SECONDS = 600, MOST_WORKERS = 64 };
 
 static struct {
   evaluator f;
-  struct outcome *outcome; /* shared */
+  struct evaluated *outcome; /* shared */
   int n;
 } pool;
 static volatile sig_atomic_t is_over;
@@ -58,14 +58,14 @@ void open_workers(evaluator f, double seconds)
   setitimer(ITIMER_REAL, &time, NULL);
 }
 
-struct outcome *new_outcome(int *index)
+struct evaluated *new_outcome(int *index)
 {
   if (pool.n == MOST_TRIED) return NULL;
   *index = pool.n;
   return &pool.outcome[pool.n++];
 }
 
-struct outcome *outcome_at(int index)
+struct evaluated *outcome_at(int index)
 {
   return &pool.outcome[index];
 }
@@ -121,7 +121,7 @@ struct worker {
 };
 
 /* The first line of the process's messages, without "tpgen: " and "error: ". */
-static void take_message(struct worker *w, struct outcome *to)
+static void take_message(struct worker *w, struct evaluated *to)
 {
   char all[2 * LONGEST_WHY] = "";
   fflush(w->messages);
@@ -139,7 +139,7 @@ static void take_message(struct worker *w, struct outcome *to)
 
 static void take_end(struct worker *w, int status)
 {
-  struct outcome *to = w->job->to;
+  struct evaluated *to = w->job->to;
   if (WIFSIGNALED(status)) {
     const int sign = WTERMSIG(status);
     take_message(w, to);
