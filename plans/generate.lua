@@ -16,11 +16,11 @@ local c = args.config and family.settings(args.config) or tiny
 
 local args = settings{
   shared.files,
-  {"tp", 1, "ranks that share each layer", search = true},
-  {"cp", 1, "ranks that share the context of the caches", search = true},
+  {"tp", 1, "ranks that share each layer", search = "tensor"},
+  {"cp", 1, "ranks that share the context of the caches", search = "sequences"},
   {"context", math.min(c.positions, 8192), "tokens of a sequence; by default all positions of the model, at most 8192"},
   {"slots", 1, "sequences at once"},
-  {"prefill", 128, "tokens of a prompt that one step takes", search = true},
+  {"prefill", 128, "tokens of a prompt that one step takes", search = {32, 512}},
   {"cache_dtype", "float32", "the type of the caches", choices = {"float32", "bfloat16"}},
   {"weight_dtype", "float32", "the type in which weights are stored", choices = {"float32", "bfloat16", "int8"}},
 }

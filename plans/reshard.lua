@@ -9,7 +9,7 @@
 local args = settings{
   {"rows", 1024, "rows of the matrix"}, {"columns", 512, "columns of the matrix"},
   {"a", 2, "ranks along the mesh's first dimension"}, {"b", 4, "ranks along its second one"},
-  {"planner", nil, "how a move's steps are chosen", choices = {"fastest", "greedy"}, search = true},
+  {"planner", nil, "how a move's steps are chosen", choices = {"fastest", "greedy"}},
 }
 local rows, columns = args.rows, args.columns
 

@@ -13,9 +13,9 @@ local args = settings{
   {"loss", "cross_entropy", "cross_entropy: of logits [..., classes] and target [...]; mse; output: the model's first "
     .. "output is the loss; none: one forward step, whose outputs are written",
     choices = {"cross_entropy", "mse", "output", "none"}},
-  {"dp", function(a) return a.dp_shard end, "ranks that share the batch; by default dp_shard", type = "size", search = true},
-  {"dp_shard", 1, "ranks of dp over which parameters, gradients and the optimizer's state are cut", search = true},
-  {"tp", 1, "ranks that share each layer that the table below knows", search = true},
+  {"dp", function(a) return a.dp_shard end, "ranks that share the batch; by default dp_shard", type = "size", search = "data"},
+  {"dp_shard", 1, "ranks of dp over which parameters, gradients and the optimizer's state are cut", search = "shards"},
+  {"tp", 1, "ranks that share each layer that the table below knows", search = "tensor"},
   {"lr", 1e-3, "AdamW's rate", type = "number"}, {"beta1", 0.9, "AdamW's decay of the mean gradient"},
   {"beta2", 0.999, "AdamW's decay of the mean square"}, {"weight_decay", 0.01, "AdamW's"},
   {"clip", nil, "the greatest norm of all gradients", type = "number"},

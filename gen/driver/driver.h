@@ -15,11 +15,17 @@
 #include "emit/emit.h"
 #include "report/report.h"
 #include "check/check.h"
+#include "search/search.h"
 
 /* ------------------------------------------------------------------------------- calibration.c */
 
 /* --calibrate: writes the program that measures a machine; then ends tpgen. */
 void write_calibration(void);
+
+/* ---------------------------------------------------------------------------------- evaluate.c */
+
+/* The passes, without files, and the figures of the program: of a candidate of a search. */
+void evaluate_program(struct evaluated *to);
 
 /* -------------------------------------------------------------------------------- move_query.c */
 

@@ -21,6 +21,11 @@ static const char usage[] =
     "                        which it is; they are slower\n"
     "  --emit library        write a library, too: the model as functions for C and Fortran\n"
     "  --library-name NAME   what its functions and files begin with; by default model\n"
+    "  --search              find the settings of the plan that are quickest on a cluster; -D\n"
+    "                        pins one, and -o writes the programs of the best (docs/search.md)\n"
+    "  --cluster PRESET[:NODES]|FILE.json\n"
+    "                        where the ranks run: dgx-h100:16 is 16 nodes\n"
+    "  --search-time S       end the search after so many seconds, with the best so far\n"
     "  --trace               write trace.json, too: the simulated step, for Perfetto\n"
     "  --check               write nothing: fail if DIRECTORY is not what the plan gives\n"
     "  --from=PASS           the plan is a file that --dump=PASS printed: go on from there\n"
@@ -86,6 +91,7 @@ static void define(char *arg)
 static void choose_target(const char *name)
 {
   char names[256] = ""; /* the arena does not exist yet */
+  options.target_given = true;
   if (set_target(name)) return;
   for (int i = 0; i < TARGETS; i++) {
     size_t n = strlen(names);
@@ -126,6 +132,21 @@ static int counted(const char *option, const char *number)
     usage_error(2, "--%s %s: it must be a whole number from 1 to %d", option, number,
                 INT32_MAX - 1);
   return n;
+}
+
+static void set_search_time(const char *seconds)
+{
+  char *end;
+  options.search_time = strtod(seconds, &end);
+  if (end == seconds || *end || !(options.search_time > 0) || options.search_time > 1e6)
+    usage_error(2, "--search-time %s: it must be a number of seconds, above 0 and at most 1e6",
+                seconds);
+}
+
+static void set_cluster_option(const char *cluster)
+{
+  if (!*cluster) usage_error(2, "--cluster: say which, as in --cluster dgx-h100:16");
+  options.cluster = cluster;
 }
 
 static void set_planner(const char *name)
@@ -182,11 +203,25 @@ static void check_one_plan(int argc, char **argv)
   usage_error(2, "give one plan; tpgen --help tells more");
 }
 
+static void check_search_options(void)
+{
+  for (int i = 0; i < options.ndefinition; i++)
+    if (options.cluster && !strcmp(options.definition[i].name, "cluster"))
+      usage_error(2, "-D cluster=%s and --cluster %s: give one of them",
+                  options.definition[i].value, options.cluster);
+}
+
 /* The remaining options must fit together: a plan, --move, --schedule or --calibrate, with the
    options of each. */
 static void check_options(int argc, char **argv)
 {
   bool makes = options.out || options.dump || options.explain;
+  const bool takes_plan = !options.calibrate && !options.schedule && !options.move;
+  if (options.cluster && (options.from || !takes_plan)) usage_error(2, "--cluster is for plans");
+  if (options.search_time > 0 && !options.search)
+    usage_error(2, "--search-time is an option of --search");
+  if (options.search && (options.from || options.dump || options.explain || !takes_plan))
+    usage_error(2, "--search takes a plan, and has no --from, --dump or --explain");
   if (options.calibrate) {
     if (options.dump || options.explain || options.from || options.move || options.schedule ||
         options.ndefinition || options.emit || options.trace || optind != argc)
@@ -217,7 +252,8 @@ static void check_options(int argc, char **argv)
     usage_error(2, "-D is for plans: what --dump printed has its values");
   if (options.from && options.dump && place_of_pass(options.dump) < place_of_pass(options.from))
     usage_error(2, "--dump=%s: that pass runs before %s", options.dump, options.from);
-  if (!makes) usage_error(2, "say where the programs go: -o DIRECTORY");
+  if (options.search) check_search_options();
+  if (!makes && !options.search) usage_error(2, "say where the programs go: -o DIRECTORY");
 }
 
 /* One option a line. */
@@ -227,8 +263,8 @@ static void read_options(int argc, char **argv)
 {
   enum {
     TARGET = 256, RANKS, DUMP, FROM, TRACE, CHECK, FINITE, EXPLAIN, MOVE, PLANNER, LINK, JSON, EMIT,
-    LIBRARY_NAME, SCHEDULE, RANKS_PP, STAGES, MICROBATCHES, LOWERED, REFERENCE, CALIBRATE, HELP,
-    VERSION
+    LIBRARY_NAME, SCHEDULE, RANKS_PP, STAGES, MICROBATCHES, LOWERED, REFERENCE, CALIBRATE, SEARCH,
+    SEARCH_TIME, CLUSTER, HELP, VERSION
   };
   static const struct option list[] = {
     {"target", required_argument, NULL, TARGET},
@@ -252,6 +288,9 @@ static void read_options(int argc, char **argv)
     {"lowered", no_argument, NULL, LOWERED},
     {"reference", optional_argument, NULL, REFERENCE},
     {"calibrate", no_argument, NULL, CALIBRATE},
+    {"search", no_argument, NULL, SEARCH},
+    {"search-time", required_argument, NULL, SEARCH_TIME},
+    {"cluster", required_argument, NULL, CLUSTER},
     {"help", no_argument, NULL, HELP},
     {"version", no_argument, NULL, VERSION},
     {0},
@@ -284,6 +323,9 @@ static void read_options(int argc, char **argv)
     case LOWERED: options.lowered = true; break;
     case REFERENCE: set_reference(optarg); break;
     case CALIBRATE: options.calibrate = true; break;
+    case SEARCH: options.search = true; break;
+    case SEARCH_TIME: set_search_time(optarg); break;
+    case CLUSTER: set_cluster_option(optarg); break;
     case HELP: options.help = true; break;
     case VERSION: puts("tpgen " TPGEN_VERSION); end_printing();
     case ':': usage_error(2, "%s: its value is missing; tpgen --help tells more", given);
@@ -312,6 +354,28 @@ static void main_finish(void)
   emit_steps(&programs);
 }
 
+/* --search: sets the definitions of the command line to the best; NULL: nothing is searched. Ends
+   tpgen where nothing fits or no program is asked for. */
+static const struct found *searched_plan(void)
+{
+  enum { NOTHING_FITS = 4 };
+  if (!options.search) return NULL;
+  const struct found *f = search_plan(evaluate_program);
+  print_found(f);
+  if (f->best == NONE) {
+    if (options.out) {
+      add_search_json(f);
+      write_files(options.plan, "");
+    }
+    if (fflush(stdout) || ferror(stdout)) usage_error(3, "cannot write to standard output");
+    exit(NOTHING_FITS);
+  }
+  if (!options.out) end_printing();
+  options.ndefinition = definitions_of(f->space, &f->tried[f->best], &options.definition);
+  graph_open();
+  return f;
+}
+
 int main(int argc, char **argv)
 {
   signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error to report */
@@ -326,9 +390,14 @@ int main(int argc, char **argv)
   run_move_query();
   run_schedule_query();
   write_calibration();
+  const struct found *found = searched_plan();
 
   run_all(main_finish); /* the passes, in the order of ir/passes.h */
   emit_rest(&programs);
+  if (found) {
+    add_search_json(found);
+    add_chosen_plan(found);
+  }
   write_files(plan_shown(), plan_options->hash);
   print_notes();
   return 0;

@@ -92,7 +92,8 @@ void help_with_plan(void)
     if (*s->about) {
       at += printf("%*s  %-*s  ", at < widest + 2 ? widest + 2 - at : 0, "", widest_type,
                    printable(s->type));
-      const char *about = printable(text("%s%s", s->about, s->search ? " (search)" : ""));
+      const char *about =
+          printable(text("%s%s", s->about, s->search != NO_SEARCH ? " (search)" : ""));
       print_words(about, at, widest + widest_type + 6);
     }
     puts("");

@@ -428,11 +428,12 @@ static int64_t try_carried(struct overlap *o, int body, const struct carried_lis
   return NONE;
 }
 
-/* A prefetch that the plan asks for is bounded only by the plan's own limit. */
+/* A prefetch that the plan asks for is bounded only by the plan's own limit. A search compares with
+   that itself. */
 static int64_t prefetch(struct overlap *o, int body, const struct carried_list *all, int64_t room)
 {
   struct carried_list prefetched = of_kind(all, true, false);
-  if (!graph->mesh.memory) room = INT64_MAX;
+  if (!graph->mesh.memory || options.estimates) room = INT64_MAX;
   int64_t lives = try_carried(o, body, all, true, room, 0);
   if (lives == NONE) lives = try_carried(o, body, &prefetched, true, room, 0);
   if (lives != NONE) return lives;

@@ -26,12 +26,40 @@ struct async {
    program.h. */
 enum last_batch { LAST_NOT_GIVEN, LAST_SMALLER, LAST_DROPPED };
 
+/* What a setting that a search varies is of the parallel plan. Those up to RANKS are numbers of
+   ranks. */
+#define SEARCH_KINDS(X)                                                                            \
+  X(NO_SEARCH, "")                                                                                 \
+  X(SEARCH_COPIES, "copies") /* of the parameters, for parts of the batch */                       \
+  X(SEARCH_SHARDS, "shards") /* of the batch, parameters, gradients and states */                  \
+  X(SEARCH_DATA, "data")     /* the product of both */                                             \
+  X(SEARCH_TENSOR, "tensor")                                                                       \
+  X(SEARCH_STAGES, "stages")                                                                       \
+  X(SEARCH_SEQUENCES, "sequences")                                                                 \
+  X(SEARCH_EXPERTS, "experts") /* ranks of data */                                                 \
+  X(SEARCH_RANKS, "ranks")     /* any other dimension of the mesh */                               \
+  X(SEARCH_MICROBATCHES, "microbatches")                                                           \
+  X(SEARCH_SCHEDULE, "schedule")                                                                   \
+  X(SEARCH_STAGES_OF_RANK, "stages_of_rank")                                                       \
+  X(SEARCH_ZERO, "zero")                                                                           \
+  X(SEARCH_RECOMPUTE, "recompute")                                                                 \
+  X(SEARCH_CHOICE, "choice")
+#define SEARCH_KIND(name, word) name,
+enum search_kind { SEARCH_KINDS(SEARCH_KIND) SEARCH_COUNT };
+#undef SEARCH_KIND
+extern const char *const search_kind_name[SEARCH_COUNT];
+
 /* A setting that the plan declares: -D NAME=VALUE gives it a value. */
 struct setting {
   const char *name, *type; /* a type of prelude/language/settings.lua, or the choices: "a|b|size" */
   const char *usual;       /* the default, or "" */
   const char *about, *title;
-  bool search; /* an automatic search may vary it: the program computes the same with each value */
+  /* How an automatic search may vary it: the program computes the same with each value. */
+  enum search_kind search;
+  int nvalue;
+  const char **value;         /* that it tries beside the default; none: the kind says them */
+  const char *with, *without; /* names, "a,b": only where those are more than their defaults; not */
+  const char *divides;        /* a name: the values are that one's divisors; or "" */
 };
 
 struct plan_options {

@@ -96,6 +96,7 @@ static void hash_input(void)
     hash = hash_text(hash, options.definition[i].name);
     hash = hash_text(hash, options.definition[i].value);
   }
+  if (options.cluster) hash = hash_text(hash, text("--cluster %s", options.cluster));
   for (int i = 0; i < graph->ncustom; i++) {
     const char *kernel = graph->custom[i].kernel[target->language];
     hash = hash_text(hash, kernel ? kernel : "");
@@ -218,6 +219,8 @@ static void set_args(lua_State *L, int env)
     lua_setfield(L, -2, options.definition[i].name);
   }
   int values = lua_gettop(L), read = values + 1;
+  lua_pushvalue(L, values);
+  lua_setfield(L, LUA_REGISTRYINDEX, ARGS_VALUES);
   lua_newtable(L);
   lua_newtable(L);
   lua_newtable(L);

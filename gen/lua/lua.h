@@ -8,6 +8,9 @@
 #include "sharding/sharding.h"
 
 /* The function of the plan's that wants a file. */
+/* In the registry: the values of args. */
+#define ARGS_VALUES "tpgen args"
+
 enum file_reader { BY_READ_JSON, BY_REQUIRE, BY_TORCH_EXPORT, BY_PIPELINE, BY_DEVICE };
 
 /* The results that the process that reads the plan leaves for its parent, however it ends. */
@@ -372,6 +375,15 @@ bool read_requested_file(void);
 /* Before the plan runs: reads the files that its text requires. */
 void open_requested_files(const char *plan);
 uint64_t hash_files(uint64_t hash);
+/* The number of files that the plan has read, and one of them. */
+struct requested_file {
+  enum file_reader by;
+  const char *path, *text;
+  size_t length;
+  bool is_defined; /* a value of -D is its path */
+};
+int requested_files(void);
+struct requested_file requested_file(int i);
 /* In the sandbox: the file's text. Ends the process, with a request, if it is not read yet. */
 const char *requested_text(enum file_reader by, const char *path, size_t *length);
 

@@ -37,7 +37,7 @@ static bool is_defined(const char *path)
 {
   for (int i = 0; i < options.ndefinition; i++)
     if (!strcmp(options.definition[i].value, path)) return true;
-  return false;
+  return options.cluster && !strcmp(options.cluster, path);
 }
 
 /* Reads the file; returns why it cannot, or NULL. */
@@ -125,6 +125,21 @@ bool read_requested_file(void)
   put_known(requested, k);
   number_plan_files();
   return true;
+}
+
+int requested_files(void)
+{
+  return nknown;
+}
+
+struct requested_file requested_file(int i)
+{
+  const struct known *k = &known[i];
+  return (struct requested_file){.by = k->by,
+                                 .path = k->path,
+                                 .text = k->text,
+                                 .length = k->length,
+                                 .is_defined = k->by != BY_REQUIRE && is_defined(k->path)};
 }
 
 uint64_t hash_files(uint64_t hash)

@@ -72,6 +72,27 @@ static int check_definitions(lua_State *L)
   return 0;
 }
 
+/* pin_setting(name, value): as if the command line said it, which has the last word. */
+static int pin_setting(lua_State *L)
+{
+  lua_settop(L, 2);
+  lua_getfield(L, LUA_REGISTRYINDEX, ARGS_VALUES);
+  lua_insert(L, 1);
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, 1) == LUA_TNIL) {
+    lua_pop(L, 1);
+    lua_rawset(L, 1);
+  }
+  return 0;
+}
+
+/* cluster_option(): what --cluster says, or nil. */
+static int cluster_option(lua_State *L)
+{
+  lua_pushstring(L, options.cluster);
+  return 1;
+}
+
 /* lists_settings(): whether tpgen reads the plan for its settings only. */
 static int lists_settings(lua_State *L)
 {
@@ -79,7 +100,7 @@ static int lists_settings(lua_State *L)
   return 1;
 }
 
-/* add_setting(name, type, default, about, title, search) */
+/* add_setting(name, type, default, about, title) */
 static int add_setting(lua_State *L)
 {
   GROW(plan_options->setting, plan_options->nsetting, plan_options->setting_room);
@@ -89,8 +110,31 @@ static int add_setting(lua_State *L)
       .usual = copy_text(luaL_checkstring(L, 3)),
       .about = copy_text(luaL_checkstring(L, 4)),
       .title = copy_text(luaL_checkstring(L, 5)),
-      .search = lua_toboolean(L, 6),
+      .with = "",
+      .without = "",
+      .divides = "",
   };
+  return 0;
+}
+
+/* add_search(kind, {value, ...}, with, without, divides): how a search varies the setting that was
+   added last. */
+static int add_search(lua_State *L)
+{
+  struct setting *s = &plan_options->setting[plan_options->nsetting - 1];
+  const char *kind = luaL_checkstring(L, 1);
+  s->search = (enum search_kind)1;
+  while (strcmp(search_kind_name[s->search], kind)) s->search++;
+  s->nvalue = (int)lua_rawlen(L, 2);
+  s->value = alloc((size_t)(s->nvalue + 1) * sizeof *s->value);
+  for (int i = 0; i < s->nvalue; i++) {
+    lua_rawgeti(L, 2, i + 1);
+    s->value[i] = copy_text(luaL_checkstring(L, -1));
+    lua_pop(L, 1);
+  }
+  s->with = copy_text(luaL_checkstring(L, 3));
+  s->without = copy_text(luaL_checkstring(L, 4));
+  s->divides = copy_text(luaL_checkstring(L, 5));
   return 0;
 }
 
@@ -107,16 +151,28 @@ void add_read_settings(lua_State *L, int names)
     lua_rawgeti(L, names, i);
     GROW(plan_options->setting, plan_options->nsetting, plan_options->setting_room);
     plan_options->setting[plan_options->nsetting++] =
-        (struct setting){copy_text(lua_tostring(L, -1)), "", "", "", "", false};
+        (struct setting){.name = copy_text(lua_tostring(L, -1)),
+                         .type = "",
+                         .usual = "",
+                         .about = "",
+                         .title = "",
+                         .with = "",
+                         .without = "",
+                         .divides = ""};
     lua_pop(L, 1);
   }
 }
 
 void set_settings_bindings(lua_State *L)
 {
-  static const luaL_Reg functions[] = {
-      {"definitions", definitions},         {"check_definitions", check_definitions},
-      {"lists_settings", lists_settings},   {"add_setting", add_setting},
-      {"end_of_settings", end_of_settings}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"definitions", definitions},
+                                       {"check_definitions", check_definitions},
+                                       {"lists_settings", lists_settings},
+                                       {"add_setting", add_setting},
+                                       {"add_search", add_search},
+                                       {"end_of_settings", end_of_settings},
+                                       {"pin_setting", pin_setting},
+                                       {"cluster_option", cluster_option},
+                                       {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

@@ -400,12 +400,19 @@ static void put_waits(struct pipeline *p)
   p->order = paced;
 }
 
+const char *schedule_fault(const char *name, int ranks, int stages, int microbatches)
+{
+  const struct order_shape s = {ranks, stages, microbatches};
+  const struct schedule_row *row = find_schedule(name);
+  return row ? row->why_not(&s) : text("the schedules are %s", pipeline_names());
+}
+
 struct pipeline *pipeline_order(const char *name, int ranks, int stages, int microbatches,
                                 const char **why)
 {
   const struct order_shape s = {ranks, stages, microbatches};
   const struct schedule_row *row = find_schedule(name);
-  *why = !row ? text("the schedules are %s", pipeline_names()) : row->why_not(&s);
+  *why = schedule_fault(name, ranks, stages, microbatches);
   if (*why) return NULL;
   struct pipeline *p = alloc(sizeof *p);
   *p = (struct pipeline){.ranks = ranks, .stages = ranks * stages, .microbatches = microbatches};

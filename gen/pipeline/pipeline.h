@@ -56,6 +56,9 @@ bool is_schedule(const char *name);
 /* The default number of stages of each rank in a schedule of that name. */
 int stages_implied(const char *name);
 
+/* Why a schedule of that name cannot be so, or NULL. `stages` is a rank's number of stages. */
+const char *schedule_fault(const char *name, int ranks, int stages, int microbatches);
+
 /* The computation of the ranks, by time: an idle step is an action, too. `stages` is a rank's
    number of stages. NULL: this schedule cannot be so, and *why says why. */
 struct pipeline *pipeline_order(const char *name, int ranks, int stages, int microbatches,

@@ -290,6 +290,20 @@ static json_t *json_pipeline_step(const struct pipeline *p, const struct pipelin
   return step;
 }
 
+struct step_figures pipeline_figures(void)
+{
+  const char *why;
+  const struct pipeline *p = pipeline_here(&why);
+  const struct pipeline_cost cost = pipeline_cost_of(p, times_of_stages(p));
+  const struct pipeline_step s = pipeline_step(p, &cost);
+  struct step_figures f = {
+      .seconds = s.all, .exposed = s.exposed, .idle = s.idle, .tokens = step_tokens()};
+  if (device()) f.mfu = s.flops / device()->flops[step_arithmetic()];
+  for (int r = 0; r < p->ranks; r++)
+    if (of_place[r].memory > f.bytes) f.bytes = of_place[r].memory;
+  return f;
+}
+
 void report_pipeline_json(struct buffer *b)
 {
   const struct pipeline_stages *s = graph->stages;

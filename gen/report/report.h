@@ -33,6 +33,24 @@ struct simulated {
   int64_t *took, waited[PHASES];
 };
 
+/* The figures of a step by which plans are compared. */
+struct step_figures {
+  double seconds, exposed, idle; /* idle: of stages of a pipeline; a mean of the ranks */
+  double tokens, mfu;            /* 0: not known */
+  int64_t bytes;                 /* of the rank that needs most */
+};
+
+/* The figures of a model, of a program of one rank. */
+struct model_figures {
+  double parameters, in_layers, experts; /* elements */
+  int layers;                            /* modules of its longest list */
+  double places;                         /* experts of a token; 0: there are none */
+  double input, flops;                   /* bytes of a layer's input; operations of a step */
+  double compute_bytes, gradient_bytes;  /* of parameters where they compute; gradients that move */
+  double parameter_memory, gradient_memory, state_memory, activations; /* bytes */
+  double batch_seconds, update_seconds;
+};
+
 struct json_t;
 
 /* A redistribution as it is in the program. A bucket of all-reduces has its own chain. */
@@ -78,6 +96,12 @@ void put_communication(struct buffer *b);
 void gather_explained(void);
 /* Prints it, and ends tpgen. */
 void run_explain(void);
+
+/* ----------------------------------------------------------------------------------- figures.c */
+
+/* Of the finished program; of a pipeline, when each stage is noted. */
+struct step_figures step_figures(void);
+struct model_figures model_figures(void);
 
 /* ------------------------------------------------------------------------------------ format.c */
 
@@ -141,6 +165,7 @@ void report_pipeline(struct buffer *b);
 /* The same: the step, in seconds. */
 double pipeline_seconds(void);
 void report_pipeline_json(struct buffer *b);
+struct step_figures pipeline_figures(void);
 
 /* ------------------------------------------------------------------------------ pipeline_text.c */
 

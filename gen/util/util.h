@@ -77,7 +77,12 @@ struct options {
   const char *schedule; /* the name of a pipeline's schedule or a file with one; or NULL */
   int ranks_pp, stages, microbatches; /* its size; 0: not said */
   bool lowered;
-  bool calibrate; /* write the program that measures a machine, and no plan's */
+  const char *cluster; /* where the ranks run, in the place of what the plan says; or NULL */
+  bool target_given;   /* the command line says --target */
+  bool search;         /* the plan's settings that may vary are searched */
+  bool estimates;      /* only the figures of the program are needed: nothing is checked */
+  double search_time;  /* seconds; 0: no limit */
+  bool calibrate;      /* write the program that measures a machine, and no plan's */
   int nlink;
   const char **link; /* "dp=25e9,10e-6" */
 };

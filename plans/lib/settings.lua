@@ -1,5 +1,6 @@
 -- The settings that several plans have: {name, default, what it does, type =, choices =, search =}. search: each value
--- gives the same numbers, so an automatic search may vary it. tpgen PLAN.lua --help lists those of a plan.
+-- gives the same numbers, so tpgen PLAN.lua --search may vary it: what it is of the parallel plan, or the values to try, and
+-- with which other settings it counts. tpgen PLAN.lua --help lists those of a plan.
 
 local M = {}
 
@@ -48,48 +49,53 @@ end
 -- The mesh, how the batch and the parameters are cut over it, and the precision: lib/parallel.lua.
 M.mesh = {
   title = "the mesh, and what is cut over it",
-  {"dp", nil, "ranks that share the batch; by default dp_replicate times dp_shard", type = "size", search = true},
-  {"dp_replicate", 1, "copies of the parameters among them", search = true},
+  {"dp", nil, "ranks that share the batch; by default dp_replicate times dp_shard", type = "size",
+    search = "data"},
+  {"dp_replicate", 1, "copies of the parameters among them", search = "copies"},
   {"dp_shard", nil, "ranks over which parameters, gradients and the optimizer's state are cut; by default dp / dp_replicate, "
-    .. "where dp is given, else 1", type = "size", search = true},
-  {"tp", 1, "ranks that share each layer", search = true},
-  {"pp", 1, "stages of a pipeline, each on ranks of its own", search = true},
-  {"cp", 1, "ranks that share each sequence", search = true},
-  {"ep", 1, "ranks of data parallel that share the experts", search = true},
+    .. "where dp is given, else 1", type = "size", search = "shards"},
+  {"tp", 1, "ranks that share each layer", search = "tensor"},
+  {"pp", 1, "stages of a pipeline, each on ranks of its own", search = "stages"},
+  {"cp", 1, "ranks that share each sequence", search = "sequences"},
+  {"ep", 1, "ranks of data parallel that share the experts", search = {kind = "experts", without = {"dp_replicate", "cp"}}},
   {"batch", nil, "sequences or samples of a step, of all ranks together; by default dp", type = "size"},
   {"context", "ring", "how attention gets the keys of other ranks of cp", choices = {"ring", "allgather", "ulysses"},
-    search = true},
-  {"ulysses", 1, "neighbours of cp that exchange heads; context is between groups of them", search = true},
+    search = {"allgather", "ulysses", with = "cp"}},
+  {"ulysses", 1, "neighbours of cp that exchange heads; context is between groups of them",
+    search = {divides = "cp", with = "cp"}},
   {"balance", nil, "the order of the tokens over cp; headtail: each rank has as much of a causal attention to do",
-    choices = {"headtail"}, search = true},
+    choices = {"headtail"}, search = {"headtail", with = "cp"}},
   {"reshard_after_forward", "default", "whether gathered parameters are given up after the forward; a number: the layers "
     .. "keep parts, and gather them among so many ranks", choices = {"default", "always", "never"}, type = "size",
-    search = true},
+    search = {"always", "never", with = {"dp_shard", "cp"}, without = "zero"}},
   {"zero", 0, "without dp_shard: 1 cuts the optimizer's state over dp, 2 the gradients too", choices = {0, 1, 2},
-    search = true},
+    search = {kind = "zero", 1, 2, with = {"dp_replicate", "cp"}, without = {"dp_shard", "reshard_after_forward"}}},
   {"dtype", "float32", "bfloat16: float32 weights, bfloat16 arithmetic; tf32: products may round their operands to TF32",
     choices = {"float32", "tf32", "bfloat16"}},
   {"device", nil, "of the simulated step, in its usual nodes of 8: H100, H200, A100, B200", type = "text"},
   {"cluster", nil, "where the ranks run: dgx-a100, dgx-h100, dgx-h200, dgx-b200, dgx-h100:16 of 16 nodes, or a file, .json",
     type = "text"},
   {"memory", nil, "of a rank, such as 80GiB; by default the cluster's, else no limit", type = "text"},
-  {"schedule", "1f1b", "of pp: a schedule's name (tpgen --schedule), or a file of it, .csv", type = "text", search = true},
-  {"stages", nil, "of pp: stages of each rank; by default the schedule's least", type = "size", search = true},
+  {"schedule", "1f1b", "of pp: a schedule's name (tpgen --schedule), or a file of it, .csv", type = "text",
+    search = {kind = "schedule", "interleaved_1f1b", "looped_bfs", "interleaved_zero_bubble", "zbv_zero_bubble", "dualpipe_v",
+      with = "pp"}},
+  {"stages", nil, "of pp: stages of each rank; by default the schedule's least", type = "size",
+    search = {kind = "stages_of_rank", 4, 8, with = "pp"}},
   {"microbatches", nil, "equal parts in which a step goes through its batch; by default 1, with pp as many as ranks",
-    type = "size", search = true},
+    type = "size", search = "microbatches"},
 }
 
 -- Tensor parallel in pieces, for plans whose layers have it.
 M.async_tp = {
   title = M.mesh.title,
   {"async_tp", nil, "what tp gathers and reduces travels in pieces, beside the products; a number: so many pieces",
-    type = "size", choices = {true, false}, search = true},
+    type = "size", choices = {true, false}, search = {true, with = "tp"}},
 }
 
 -- Sequence parallel, for plans in which it is a choice.
 M.sp = {
   title = M.mesh.title,
-  {"sp", false, "norms and dropout are cut along the sequence over tp", search = true},
+  {"sp", false, "norms and dropout are cut along the sequence over tp", search = {true, with = "tp"}},
 }
 
 -- Of training: lib/training.lua.
@@ -110,12 +116,14 @@ M.training = {
   {"accumulate_mean", nil, "batches: a step's loss is the mean of their means; else the mean over all labels",
     choices = {"batches", "labels"}},
   {"reduce_each_batch", nil, "whether each batch's gradients are reduced, or their sum; by default by memory and step", type = "flag",
-    search = true},
+    search = {true, with = "microbatches", without = "pp"}},
   {"checkpoint", nil, "layer: the backward keeps only the inputs of the layers; selective: and products, attention, sums over ranks; "
-    .. "memory: all that fits in a rank's memory", choices = {"layer", "selective", "memory"}, search = true},
-  {"bucketing", nil, "which collectives are joined", choices = {"units", "greedy", "none"}, search = true},
-  {"bucket_mb", nil, "the most MB of a bucket", type = "number", search = true},
-  {"prefetch", nil, "how many layers ahead parameters are gathered", choices = {0, 1, 2, 3, 4}, search = true},
+    .. "memory: all that fits in a rank's memory", choices = {"layer", "selective", "memory"},
+    search = {kind = "recompute", "selective", "layer"}},
+  {"bucketing", nil, "which collectives are joined", choices = {"units", "greedy", "none"}, search = {"greedy"}},
+  {"bucket_mb", nil, "the most MB of a bucket", type = "number"},
+  {"prefetch", nil, "how many layers ahead parameters are gathered", choices = {0, 1, 2, 3, 4},
+    search = {0, 1, with = {"dp_shard", "cp"}, without = "zero"}},
   {"validate_every", nil, "steps between validations (run.sh --validate)", type = "size"},
 }
 

@@ -24,6 +24,8 @@ static bool is_type(const json_t *value, const char *type)
   if (!strcmp(type, "string")) return json_is_string(value);
   if (!strcmp(type, "integer")) return json_is_integer(value);
   if (!strcmp(type, "number")) return json_is_number(value);
+  if (!strcmp(type, "boolean")) return json_is_boolean(value);
+  if (!strcmp(type, "null")) return json_is_null(value);
   fprintf(stderr, "the schema has an unknown type: %s\n", type);
   exit(2);
 }

@@ -22,7 +22,7 @@ settings_page() {
 
 `tpgen PLAN.lua --help` lists the settings of a plan with their defaults. `tests/scripts/language/reference.sh --update` writes
 this page from that. A plan takes them as `-D NAME=VALUE`; [settings](plans.md#settings) declares them. "(search)" marks settings
-that an automatic search may vary: every value gives the same numbers.
+that [`--search`](search.md) may vary: every value gives the same numbers.
 END
   local plan shared=$'the mesh, and what is cut over it\ntraining'
   for plan in shared plans/*.lua; do

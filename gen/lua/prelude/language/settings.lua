@@ -23,7 +23,53 @@ end
 
 local KEYS = {true, true, true, type = true, choices = true, search = true, was = true}
 
--- {"tp", 2, "the ranks that share the layers", search = true}
+-- What a searched setting is of the parallel plan: search = "tensor", or search = {kind = "tensor", ...}. Numbers of ranks
+-- multiply to the devices (data is the product of copies and shards; experts are cut over ranks of data).
+local KINDS = {"copies", "shards", "data", "tensor", "stages", "sequences", "experts", "ranks", "microbatches", "schedule",
+  "stages_of_rank", "zero", "recompute", "choice"}
+for _, kind in ipairs(KINDS) do KINDS[kind] = true end
+-- The kinds of settings with these names where search = true.
+local KIND_OF_NAME = {dp_replicate = "copies", dp_shard = "shards", dp = "data", tp = "tensor", pp = "stages", cp = "sequences",
+  ep = "experts", microbatches = "microbatches", schedule = "schedule", zero = "zero", checkpoint = "recompute"}
+local SEARCH_KEYS = {kind = true, with = true, without = true, divides = true}
+
+-- "a", or {"a", "b"}: names of settings.
+local function read_names(given, what)
+  if given == nil then return "" end
+  local list = type(given) == "string" and {given} or base.expect(given, "table", what)
+  for _, name in ipairs(list) do base.expect(name, "string", what) end
+  return table.concat(list, ",")
+end
+
+-- search = true, a kind, or {value, ..., kind =, with = NAMES, without = NAMES, divides = NAME}: the values that a search
+-- tries beside the default, where the settings `with` are more than their defaults, and those `without` are not.
+local function read_search(row, given, what)
+  if given == nil or given == false then return nil end
+  if given == true then given = {kind = KIND_OF_NAME[row.name] or #row.choices == 0 and row.type == "size" and "ranks" or nil} end
+  if type(given) == "string" then given = {kind = given} end
+  base.expect(given, "table", what .. " = true, a kind or a list of values:")
+  for key in pairs(given) do
+    if math.type(key) ~= "integer" and not SEARCH_KEYS[key] then
+      fail("%s has no '%s': write {value, ..., kind =, with =, without =, divides =}", what, tostring(key))
+    end
+  end
+  local kind = given.kind or "choice"
+  if not KINDS[kind] then
+    fail("%s has the kind '%.60s': the kinds are %s", what, tostring(kind), table.concat(KINDS, ", "))
+  end
+  local values = {}
+  for i, value in ipairs(given) do values[i] = value end
+  if #values == 0 and #row.choices > 0 then values = row.choices end
+  if #values == 0 and row.type == "flag" then values = {true, false} end
+  local names_them = kind == "choice" or kind == "zero" or kind == "recompute" or kind == "schedule" or kind == "stages_of_rank"
+  if names_them and #values == 0 and not given.divides then
+    fail("%s: list the values that a search tries: search = {1, 2}", what)
+  end
+  return {kind = kind, values = values, with = read_names(given.with, what), without = read_names(given.without, what),
+    divides = read_names(given.divides, what)}
+end
+
+-- {"tp", 2, "the ranks that share the layers", search = "tensor"}
 local function read_row(given, all)
   local name = base.expect(given[1], "string", "the name of a setting")
   local what = string.format("the setting '%.60s'", name)
@@ -35,7 +81,7 @@ local function read_row(given, all)
     end
   end
   local row = {name = name, default = given[2], about = base.expect(given[3], "string", "the description of " .. what),
-    choices = given.choices or {}, search = given.search == true, was = given.was}
+    choices = given.choices or {}, was = given.was}
   if row.was ~= nil then base.expect(row.was, "string", "the earlier name of " .. what) end
   base.expect(row.choices, "table", "the choices of " .. what)
   row.type = given.type or #row.choices == 0 and type_of(row.default) or nil
@@ -44,6 +90,7 @@ local function read_row(given, all)
   elseif not row.type and #row.choices == 0 then
     fail("%s: say its type: size, count, whole, number, flag or text", what)
   end
+  row.search = read_search(row, given.search, "the search of " .. what)
   all[name], all[#all + 1] = row, row
 end
 
@@ -71,6 +118,15 @@ local function words_of(row)
   if row.type then words[#words + 1] = TYPES[row.type][2] end
   if #words < 2 then return words[1] end
   return table.concat(words, ", ", 1, #words - 1) .. " or " .. words[#words]
+end
+
+-- The values of a search are values of the setting.
+local function check_searched(row)
+  for _, value in ipairs(row.search and row.search.values or {}) do
+    if not is_valid(row, value) then
+      fail("the search of the setting '%s' tries %s, and it must be %s", row.name, tostring(value), words_of(row))
+    end
+  end
 end
 
 local WHOLE = {size = true, count = true, whole = true}
@@ -105,6 +161,7 @@ function plan.settings(rows, known)
   base.has_settings = true
   local all, values = {}, {}
   read_rows(rows, all)
+  for _, row in ipairs(all) do check_searched(row) end
   local given = plan.args
   local function default_of(row)
     local value = known[row.name]
@@ -132,15 +189,44 @@ function plan.settings(rows, known)
     __metatable = false,
   })
   core.check_definitions(base.setting_names, renamed)
+  for _, name in ipairs(base.pinned or {}) do
+    if not all[name] then
+      fail("pin: the plan has no setting '%s'%s", name, core.suggestion(name, base.setting_names))
+    end
+    check(all[name], base.pinned[name])
+  end
   local said, written = core.definitions()
   for _, row in ipairs(all) do check(row, said[row.name], written[row.name]) end
   if core.lists_settings() then
     for _, row in ipairs(all) do
       local value = default_of(row)
-      core.add_setting(row.name, type_words(row), value == nil and "" or tostring(value), row.about, row.title or "",
-        row.search)
+      core.add_setting(row.name, type_words(row), value == nil and "" or tostring(value), row.about, row.title or "")
+      local search = row.search
+      if search then
+        local texts = {}
+        for i, value in ipairs(search.values) do texts[i] = tostring(value) end
+        core.add_search(search.kind, texts, search.with, search.without, search.divides)
+      end
     end
     core.end_of_settings()
   end
   return values
+end
+
+--- pin(values): `pin{tp = 2, dp_shard = 4}`, before all else in a plan: values of its settings, as if -D said them; -D has the
+--- last word. `tpgen --search` writes one into the plan that it finds.
+function plan.pin(values)
+  base.expect(values, "table", "what pin is given")
+  if base.has_settings or base.pinned then fail("pin comes once, before settings") end
+  base.pinned = {}
+  for name, value in pairs(values) do
+    base.expect(name, "string", "the name of a setting in pin")
+    if type(value) ~= "number" and type(value) ~= "string" and type(value) ~= "boolean" then
+      fail("pin: %s must be a number, a text, true or false, not %s", name, base.a(value))
+    end
+    base.pinned[name] = value
+    base.pinned[#base.pinned + 1] = name
+    core.pin_setting(name, value)
+  end
+  table.sort(base.pinned)
 end

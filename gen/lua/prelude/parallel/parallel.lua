@@ -225,7 +225,8 @@ local function make_mesh(t)
     if world > MAX_WORLD then fail("the mesh has more than %d ranks", MAX_WORLD) end
   end
   names = found
-  local device, cluster, memory, its_memory = rawget(t, "device"), rawget(t, "cluster"), memory_of(t), 0
+  local device, cluster, memory, its_memory = rawget(t, "device"), core.cluster_option(), memory_of(t), 0
+  if cluster == nil then cluster = rawget(t, "cluster") end
   if cluster == nil and type(device) == "string" and core.device_facts(device) then -- in as many usual nodes as it takes
     local devices = math.tointeger(core.device_facts(device).devices)
     set_cluster({name = device, device = device, nodes = (world + devices - 1) // devices})

@@ -1,0 +1,148 @@
+/* closed_form.c: the time and the memory of a candidate, by closed forms: they order candidates,
+   and decide none.
+
+   The figures of the model are tpgen's own, of a program for one device with one sample: they are
+   divided by the ranks, and what moves between ranks is added. A ring takes the slower of the links
+   within a node and of the cards that its ranks there share. */
+#include "search/search.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double INSIDE = 0.77, CARD = 0.9, START = 15e-6, HIDDEN = 0.9;
+
+struct links {
+  double bandwidth, latency;
+};
+
+/* Of so many ranks that are `stride` apart. */
+static struct links links_over(const struct search_space *s, double ranks, double stride)
+{
+  const double inside = s->intra.bandwidth * INSIDE;
+  if (ranks <= 1) return (struct links){inside, 0};
+  if (ranks * stride <= s->node) return (struct links){inside, START + ranks * s->intra.latency};
+  const double in_node = fmax(1, s->node / stride);
+  const double cards = s->inter.bandwidth * CARD * s->cards / s->node * in_node;
+  return (struct links){fmin(inside, cards),
+                        START + ranks * s->intra.latency + ranks / in_node * s->inter.latency};
+}
+
+/* A gather or a reduce-scatter of so many bytes in all, and as many starts. */
+static double moving(struct links l, double ranks, double bytes, double starts)
+{
+  return ranks <= 1 ? 0 : bytes * (ranks - 1) / ranks / l.bandwidth + starts * l.latency;
+}
+
+static bool has_value(const struct search_space *s, const struct candidate *c,
+                      enum search_kind kind, const char *value)
+{
+  const int at = s->of_kind[kind];
+  if (at == NONE) return false;
+  const char *has = value_in(s, c, at);
+  return !strcmp(has ? has : s->at[at].usual, value);
+}
+
+/* The idle micro-batches of a rank, and those in flight, for each of its stages' share. */
+static void idle_and_in_flight(const struct search_space *s, const struct candidate *c,
+                               double *idle, double *in_flight)
+{
+  const double p = (double)ranks_in(s, c, SEARCH_STAGES), m = (double)microbatches_in(s, c);
+  const int per_rank = s->of_kind[SEARCH_STAGES_OF_RANK];
+  double stages = per_rank == NONE ? 2 : (double)s->at[per_rank].number[c->v[per_rank]];
+  if (stages < 2) stages = 2;
+  *idle = p - 1;
+  *in_flight = fmin(m, p);
+  if (has_value(s, c, SEARCH_SCHEDULE, "gpipe")) *in_flight = m;
+  if (has_value(s, c, SEARCH_SCHEDULE, "interleaved_1f1b")) {
+    *idle = (p - 1) / stages;
+    *in_flight = fmin(m, p + (p - 1) / stages);
+  } else if (has_value(s, c, SEARCH_SCHEDULE, "looped_bfs")) {
+    *idle = (p - 1) / stages;
+    *in_flight = m;
+  } else if (has_value(s, c, SEARCH_SCHEDULE, "interleaved_zero_bubble")) {
+    *idle = (p - 1) / stages / 2;
+    *in_flight = fmin(m, p + (p - 1) / stages);
+  } else if (has_value(s, c, SEARCH_SCHEDULE, "zbv_zero_bubble")) {
+    *idle = (p - 1) / 4;
+  } else if (has_value(s, c, SEARCH_SCHEDULE, "dualpipe_v")) {
+    *idle = (p - 1) / 4;
+    *in_flight = fmin(m, p + 1);
+  }
+}
+
+/* The factors of both kinds of ranks that a program was made for. */
+static double factor_of(const struct search_space *s, const double of[2][UINT8_MAX],
+                        const struct candidate *c)
+{
+  static const enum search_kind kind[2] = {SEARCH_TENSOR, SEARCH_SEQUENCES};
+  double all = 1;
+  for (int k = 0; k < 2; k++) {
+    const int at = s->of_kind[kind[k]];
+    if (at != NONE && of[k][c->v[at]] > 0) all *= of[k][c->v[at]];
+  }
+  return all;
+}
+
+void estimate(const struct search_space *s, const struct probes *p, struct candidate *c)
+{
+  const double copies = (double)ranks_in(s, c, SEARCH_COPIES),
+               shards = (double)ranks_in(s, c, SEARCH_SHARDS),
+               tensor =
+                   (double)ranks_in(s, c, SEARCH_TENSOR) * (double)ranks_in(s, c, SEARCH_RANKS),
+               stages = (double)ranks_in(s, c, SEARCH_STAGES),
+               sequences = (double)ranks_in(s, c, SEARCH_SEQUENCES),
+               experts = (double)ranks_in(s, c, SEARCH_EXPERTS), m = (double)microbatches_in(s, c);
+  const int again = s->of_kind[SEARCH_RECOMPUTE], zero_at = s->of_kind[SEARCH_ZERO];
+  const struct model_figures *f = &p->of[again == NONE ? 0 : c->v[again] % MOST_PROBED];
+  const double zero = zero_at == NONE ? 0 : (double)s->at[zero_at].number[c->v[zero_at]];
+  const double data = copies * shards, batch = s->batch ? (double)s->batch : data * m;
+  const double samples = ceil(batch / (data * m));
+  const double gathers = copies == 1 || shards > 1 ? shards * sequences : 1;
+  const double layers = f->layers ? ceil(f->layers / stages) : 1;
+  const double uneven = f->layers ? layers * stages / f->layers : 1;
+  double idle = 0, in_flight = 1;
+  if (stages > 1) idle_and_in_flight(s, c, &idle, &in_flight);
+
+  const struct links of_shards = links_over(s, gathers, tensor),
+                     of_experts = links_over(s, experts, tensor * sequences),
+                     of_rest = links_over(s, data / (gathers / sequences > 1 ? shards : 1),
+                                          tensor * sequences * (gathers > 1 ? shards : 1)),
+                     of_stages = links_over(s, 2, s->devices / stages);
+  const double x = f->input * samples / sequences; /* what a layer hands on */
+  const double computing = f->batch_seconds * samples / (tensor * sequences * stages) * uneven *
+                           factor_of(s, p->seconds, c);
+  const bool recomputes = again != NONE && c->v[again] > 0;
+  /* Rows of tokens travel to the ranks of their experts and back, over the card of their rank. */
+  const double card = s->inter.bandwidth * CARD * s->cards / s->node;
+  const double own = experts * tensor * sequences <= s->node
+                         ? s->intra.bandwidth * INSIDE
+                         : fmin(s->intra.bandwidth * INSIDE, card);
+  const double of_rows =
+      experts <= 1 ? 0 : f->places * x * (experts - 1) / experts / own + of_experts.latency;
+  const double within = layers * (recomputes ? 6 : 4) * of_rows;
+  const double part = tensor * stages,
+               expert_part = f->parameters > 0 ? f->experts / f->parameters : 0;
+  const double of_all = (1 - expert_part) + expert_part / experts;
+  const double gather = moving(of_shards, gathers, f->compute_bytes / part * of_all, layers);
+  const double reduce = moving(of_shards, gathers, f->gradient_bytes / part * of_all, layers);
+  const double rest =
+      moving(of_rest, copies * (zero > 0 || gathers == 1 ? 1 : 1),
+             2 * f->gradient_bytes / (part * gathers / (gathers > 1 ? sequences : 1)), layers);
+  const double each = stages > 1 ? 0 : 2 * gather, once = (stages > 1 ? gather : 0) + reduce + rest;
+  const double busy = computing + within;
+  const double exposed = fmax(0, each - HIDDEN * busy) * m + 0.03 * each * m +
+                         fmax(0, once - 0.6 * HIDDEN * busy) + 0.05 * once;
+  const double sends = stages > 1 ? x / tensor / of_stages.bandwidth : 0;
+  const double state_ranks = part * (gathers > 1 ? gathers * (1) : 1) * (zero > 0 ? data : 1);
+  c->seconds = (m + idle) * busy + m * sends * 0.2 + exposed + f->update_seconds / state_ranks;
+
+  /* Gradients of several micro-batches are added up before they are reduced. */
+  const double whole = part * gathers;
+  c->bytes = f->parameter_memory / whole +
+             f->gradient_memory / (m > 1 ? part : whole * (zero > 1 ? data : 1)) +
+             f->state_memory / (whole * (zero > 0 ? data : 1)) +
+             f->activations * samples / (tensor * sequences * stages) * uneven * in_flight *
+                 factor_of(s, p->bytes, c);
+  if (gathers > 1 && f->layers) c->bytes += 2 * f->compute_bytes / tensor / f->layers;
+  if (stages > 1 && gathers > 1) c->bytes += f->compute_bytes / part;
+}

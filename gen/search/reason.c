@@ -1,0 +1,99 @@
+/* reason.c: why a setting has its value: its runner-up. And what would help where nothing fits. */
+#include "search/search.h"
+
+#include <math.h>
+#include <string.h>
+
+/* How many other settings two candidates have unlike. */
+static int unlike(const struct search_space *s, const struct candidate *a,
+                  const struct candidate *b)
+{
+  int n = 0;
+  for (int i = 0; i < s->n; i++) n += a->v[i] != b->v[i];
+  return n;
+}
+
+static const char *value_shown(const struct search_space *s, const struct candidate *c, int setting)
+{
+  const char *value = value_in(s, c, setting);
+  if (!value) value = s->at[setting].usual;
+  return *value ? text("%s=%s", s->at[setting].name, value) : text("no %s", s->at[setting].name);
+}
+
+/* "exposed" or "idle" of the other candidate, if that is what takes the time. */
+static char *cause_of(const struct evaluated *best, const struct evaluated *other)
+{
+  const double more = other->step.seconds - best->step.seconds;
+  const double exposed = other->step.exposed - best->step.exposed,
+               idle = other->step.idle - best->step.idle;
+  if (exposed > more / 2 && exposed >= idle)
+    return text(": %s exposed", duration_text(other->step.exposed));
+  if (idle > more / 2) return text(": %s idle", duration_text(other->step.idle));
+  return "";
+}
+
+char *reason_for(const struct found *f, int setting)
+{
+  const struct search_space *s = f->space;
+  const struct candidate *best = &f->tried[f->best];
+  const struct evaluated *chosen = outcome_at(best->tried);
+  if (s->at[setting].pinned) return is_on(s, best, setting) ? "given by -D" : NULL;
+  if (!counts_in(s, best, setting)) return NULL;
+  int second = NONE, too_large = NONE;
+  for (int i = 0; i < f->n; i++) {
+    const struct evaluated *o = outcome_at(f->tried[i].tried);
+    if (f->tried[i].v[setting] == best->v[setting] || !o->is_there) continue;
+    if (candidate_fits(s, o)) {
+      const double seconds =
+          second == NONE ? INFINITY : outcome_at(f->tried[second].tried)->step.seconds;
+      if (o->step.seconds < seconds ||
+          (o->step.seconds <= seconds &&
+           unlike(s, best, &f->tried[i]) < unlike(s, best, &f->tried[second])))
+        second = i;
+    } else if (too_large == NONE ||
+               o->step.bytes < outcome_at(f->tried[too_large].tried)->step.bytes) {
+      too_large = i;
+    }
+  }
+  if (second != NONE) {
+    const struct evaluated *o = outcome_at(f->tried[second].tried);
+    const double more = 100 * (o->step.seconds / chosen->step.seconds - 1);
+    if (more < -0.05)
+      return text("%s would take %.2g %% less, and is less simple",
+                  value_shown(s, &f->tried[second], setting), -more);
+    if (more < 0.05)
+      return text("%s would be as quick", value_shown(s, &f->tried[second], setting));
+    return text("%s would take %.3g %% more%s", value_shown(s, &f->tried[second], setting), more,
+                cause_of(chosen, o));
+  }
+  if (too_large != NONE) {
+    const struct evaluated *o = outcome_at(f->tried[too_large].tried);
+    return text("%s does not fit: %s", value_shown(s, &f->tried[too_large], setting),
+                size_text(o->step.bytes + o->reserve));
+  }
+  return is_on(s, best, setting) ? "nothing else was tried" : NULL;
+}
+
+static void put_help(struct buffer *b, const char *what, double bytes)
+{
+  if (bytes >= 1) put(b, "  %s: %s less\n", what, size_text((int64_t)bytes));
+}
+
+char *help_to_fit(const struct found *f)
+{
+  const struct search_space *s = f->space;
+  const struct candidate *c = &f->tried[f->closest];
+  const struct evaluated *o = outcome_at(c->tried);
+  struct buffer b = {0};
+  const double of_states = (double)(o->parameters + o->gradients + o->states);
+  put(&b, "%s are lacking. These would help:\n", size_text(o->step.bytes + o->reserve - s->memory));
+  const int again = s->of_kind[SEARCH_RECOMPUTE];
+  if (again != NONE && s->at[again].pinned)
+    put_help(&b, text("%s free to the search, to keep only inputs of layers", s->at[again].name),
+             (double)o->activations / 2);
+  put_help(&b, text("twice the devices, %d", 2 * s->devices), of_states / 2);
+  put_help(&b, "states of the optimizer in bfloat16", (double)o->states / 2);
+  if (s->batch > 1)
+    put_help(&b, "half the batch, or half the sequence", (double)o->activations / 2);
+  return b.text;
+}

@@ -1,0 +1,668 @@
+/* search.c: the search for the settings of a plan.
+
+   The model on one device, evaluated first, gives the closed form its figures. The closed form puts
+   all legal candidates in an order; tpgen's passes evaluate them from the first one on, a round at
+   a time, and each round corrects the order of what is left by what it found about candidates like
+   those. Then one setting after the other of the quickest ones is varied, until nothing is quicker.
+   A round has a fixed number of candidates and depends only on those before it: the result is the
+   same for any number of processes. */
+#include "search/search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+  ROUND = 16,
+  VARIED = 24,
+  MOST_ROUNDS = 8,
+  MOST_KEPT = 6000,
+  MOST_LISTED = 24000,
+  KEPT_OF_MESH = 30,
+  MOST_LEADERS = 3,
+  MOST_REFINED = 10,
+  LEAST_ROUNDS = 2,
+  MOST_CHECKED = 16
+};
+/* The rounds end when what is left is estimated to take so much longer than the best. */
+static const double HOPELESS = 1.06, FAR = 2, TIES = 1.005;
+
+struct search {
+  struct search_space *space;
+  struct probes probes;
+  struct found *found;
+  int n; /* the candidates in the order of the closed form */
+  struct candidate *list;
+};
+
+bool candidate_fits(const struct search_space *s, const struct evaluated *o)
+{
+  return o->is_there && (!s->memory || o->step.bytes + o->reserve <= s->memory);
+}
+
+int settings_on(const struct search_space *s, const struct candidate *c)
+{
+  int n = 0;
+  for (int i = 0; i < s->n; i++) n += is_on(s, c, i);
+  return n;
+}
+
+/* -------------------------------------------------------------------------------- the first runs
+ */
+
+static void add_definition(struct job *j, const char *name, const char *value)
+{
+  for (int i = 0; i < j->ndefinition; i++)
+    if (!strcmp(j->definition[i].name, name)) {
+      j->definition[i].value = value;
+      return;
+    }
+  j->definition[j->ndefinition++] = (struct definition){name, value};
+}
+
+/* A job without the command line's definitions of settings that are searched. */
+static struct job plain_job(const struct search_space *s)
+{
+  struct job j = {0};
+  int index;
+  j.to = new_outcome(&index);
+  j.definition = alloc((size_t)(options.ndefinition + s->n + 8) * sizeof *j.definition);
+  for (int i = 0; i < options.ndefinition; i++) {
+    bool searched = false;
+    for (int k = 0; k < s->n; k++)
+      searched |= !strcmp(options.definition[i].name, s->at[k].name) &&
+                  (is_rank_kind(s->at[k].kind) || *s->at[k].with || *s->at[k].without ||
+                   s->at[k].kind == SEARCH_MICROBATCHES);
+    if (!searched) j.definition[j.ndefinition++] = options.definition[i];
+  }
+  for (int i = 0; i < s->n; i++)
+    if (is_rank_kind(s->at[i].kind) && *s->at[i].usual && strcmp(s->at[i].usual, "1") != 0)
+      add_definition(&j, s->at[i].name, "1");
+  return j;
+}
+
+static void take_machine(struct search_space *s, const struct evaluated *o)
+{
+  if (!o->has_cluster || o->is_usual)
+    usage_error(2,
+                "--search must know where the ranks run%s: say --cluster dgx-h100:16, for 16 nodes "
+                "(dgx-a100, dgx-h100, dgx-h200, dgx-b200), or --cluster FILE.json (docs/search.md)",
+                o->is_usual ? text(", and the device %s says no number of them", o->device) : "");
+  s->devices = o->devices;
+  s->node = o->node;
+  s->cards = o->cards;
+  s->intra = o->intra;
+  s->inter = o->inter;
+  s->device = o->device;
+  s->memory = o->memory;
+}
+
+/* The machine, by the plan on one device; and the target, where the command line says none: a GPU's
+   programs are of CUDA. */
+static void learn_machine(struct search *s)
+{
+  struct job job = plain_job(s->space);
+  if (s->space->batch_at != NONE) add_definition(&job, "batch", "1");
+  run_jobs(&job, 1);
+  if (search_is_over()) return;
+  if (!job.to->is_there)
+    usage_error(1, "%s (the plan on one device, which the search looks at first)", job.to->why);
+  take_machine(s->space, job.to);
+  if (!options.target_given && device_named(s->space->device)) set_target("cuda");
+}
+
+/* The model on one device, for each value of the setting of kind recompute. */
+static void probe_model(struct search *s)
+{
+  struct search_space *space = s->space;
+  const int again = space->of_kind[SEARCH_RECOMPUTE];
+  const int all = again == NONE || space->at[again].pinned ? 1 : space->at[again].n;
+  const int n = all < MOST_PROBED ? all : MOST_PROBED;
+  struct job job[MOST_PROBED];
+  for (int i = 0; i < n; i++) {
+    job[i] = plain_job(space);
+    if (space->batch_at != NONE) add_definition(&job[i], "batch", "1");
+    const char *value = n == 1 ? NULL : space->at[again].value[i];
+    if (value) add_definition(&job[i], space->at[again].name, value);
+  }
+  run_jobs(job, n);
+  if (search_is_over()) return;
+  if (!job[0].to->is_there)
+    usage_error(1, "%s (the plan on one device, which the search looks at first)", job[0].to->why);
+  int kept = 0; /* values that the plan refuses are none */
+  for (int i = 0; i < n; i++) {
+    if (!job[i].to->is_there) {
+      space->at[again].refused = job[i].to->why;
+      continue;
+    }
+    s->probes.of[kept] = job[i].to->model;
+    if (n > 1) space->at[again].value[kept] = space->at[again].value[i];
+    if (n > 1) space->at[again].number[kept] = space->at[again].number[i];
+    kept++;
+  }
+  if (n > 1) space->at[again].n = kept;
+  space->layers = s->probes.of[0].layers;
+}
+
+/* Settings that the plan refuses as such, as cp in a plan that cuts no sequences. Each is tried
+   with its first value, on as few ranks as possible. */
+static void probe_settings(struct search *s)
+{
+  struct search_space *space = s->space;
+  struct job job[MOST_SEARCHED];
+  int of[MOST_SEARCHED], n = 0;
+  for (int i = 0; i < space->n; i++) {
+    const struct searched *at = &space->at[i];
+    const bool is_tried =
+        (is_rank_kind(at->kind) && at->kind != SEARCH_DATA && space->devices > 1) ||
+        (at->kind == SEARCH_MICROBATCHES && space->batch_at != NONE);
+    if (at->pinned || !is_tried) continue;
+    job[n] = plain_job(space);
+    int64_t ranks = 2; /* or micro-batches */
+    while (is_rank_kind(at->kind) && space->devices % ranks) ranks++;
+    const char *least = text("%lld", (long long)ranks);
+    add_definition(&job[n], at->name, least);
+    if (at->kind == SEARCH_EXPERTS && space->of_kind[SEARCH_SHARDS] != NONE)
+      add_definition(&job[n], space->at[space->of_kind[SEARCH_SHARDS]].name, least);
+    if (space->batch_at != NONE) add_definition(&job[n], "batch", least);
+    of[n++] = i;
+  }
+  run_jobs(job, n);
+  for (int i = 0; i < n && !search_is_over(); i++)
+    if (!job[i].to->is_there)
+      space->at[of[i]].refused = job[i].to->why;
+    else if (space->at[of[i]].kind == SEARCH_STAGES && !job[i].to->has_stages)
+      space->at[of[i]].refused = "the plan makes no pipeline of its ranks";
+  const int experts = space->of_kind[SEARCH_EXPERTS];
+  if (experts != NONE && !space->at[experts].pinned && s->probes.of[0].experts <= 0)
+    space->at[experts].refused = "the model has no experts";
+}
+
+/* The layers on each number of ranks of tensor, and of sequences: what the ranks move, and what
+   their smaller products lose. A number that the plan refuses is no value any more. */
+static void probe_ranks(struct search *s)
+{
+  static const enum search_kind kind[2] = {SEARCH_TENSOR, SEARCH_SEQUENCES};
+  static const int most[2] = {64, 16};
+  struct search_space *space = s->space;
+  struct job job[2 * UINT8_MAX];
+  int of[2 * UINT8_MAX][2], n = 0;
+  for (int k = 0; k < 2; k++) {
+    const int at = space->of_kind[kind[k]];
+    for (int v = 0; at != NONE && v < space->at[at].n; v++) {
+      if (space->at[at].number[v] <= 1 || space->at[at].number[v] > most[k]) continue;
+      job[n] = plain_job(space);
+      add_definition(&job[n], space->at[at].name, space->at[at].value[v]);
+      if (space->batch_at != NONE) add_definition(&job[n], "batch", "1");
+      of[n][0] = k;
+      of[n++][1] = v;
+    }
+  }
+  run_jobs(job, n);
+  const struct model_figures *one = &s->probes.of[0];
+  for (int i = 0; i < n; i++) {
+    const struct evaluated *o = job[i].to;
+    const int k = of[i][0], v = of[i][1];
+    const struct searched *at = &space->at[space->of_kind[kind[k]]];
+    if (!o->is_there) continue;
+    const double ranks = (double)at->number[v];
+    s->probes.seconds[k][v] = o->model.batch_seconds * ranks / one->batch_seconds;
+    s->probes.bytes[k][v] = o->model.activations * ranks / one->activations;
+  }
+  for (int k = 0; k < 2; k++) { /* more ranks lose at least as much */
+    const int at = space->of_kind[kind[k]];
+    double before = 1, bytes = 1;
+    for (int v = 0; at != NONE && v < space->at[at].n; v++) {
+      if (s->probes.seconds[k][v] <= 0) {
+        s->probes.seconds[k][v] = space->at[at].number[v] > most[k] ? 2 * before : before;
+        s->probes.bytes[k][v] = bytes;
+      }
+      before = s->probes.seconds[k][v];
+      bytes = s->probes.bytes[k][v];
+    }
+  }
+}
+
+/* --------------------------------------------------------------------------------------- the order
+ */
+
+/* How unlike two candidates are, for what the closed form leaves out. */
+static double distance(const struct search_space *s, const struct candidate *a,
+                       const struct candidate *b)
+{
+  static const double weight[SEARCH_COUNT] = {[SEARCH_COPIES] = 0.3,
+                                              [SEARCH_SHARDS] = 0.3,
+                                              [SEARCH_DATA] = 0,
+                                              [SEARCH_TENSOR] = 1,
+                                              [SEARCH_STAGES] = 0.7,
+                                              [SEARCH_SEQUENCES] = 1,
+                                              [SEARCH_EXPERTS] = 0.7,
+                                              [SEARCH_RANKS] = 1,
+                                              [SEARCH_MICROBATCHES] = 0.4,
+                                              [SEARCH_SCHEDULE] = 1.2,
+                                              [SEARCH_STAGES_OF_RANK] = 0.5,
+                                              [SEARCH_ZERO] = 1,
+                                              [SEARCH_RECOMPUTE] = 1.5,
+                                              [SEARCH_CHOICE] = 1};
+  double d = 0.05;
+  for (int i = 0; i < s->n; i++) {
+    const enum search_kind kind = s->at[i].kind;
+    if (a->v[i] == b->v[i]) continue;
+    const bool counted = is_rank_kind(kind) || kind == SEARCH_MICROBATCHES;
+    const double x = (double)s->at[i].number[a->v[i]], y = (double)s->at[i].number[b->v[i]];
+    d += weight[kind] * (counted && x > 0 && y > 0 ? fabs(log2(x / y)) : 1);
+    if (counted && is_rank_kind(kind) && (x <= 1) != (y <= 1)) d += 0.7;
+  }
+  return d;
+}
+
+/* What the passes found about candidates, over what the closed form says. */
+static void correct(const struct search *s, struct candidate *c, double *seconds, double *bytes)
+{
+  double all = 0, of_seconds = 0, of_bytes = 0;
+  for (int i = 0; i < s->found->n; i++) {
+    const struct candidate *other = &s->found->tried[i];
+    const struct evaluated *o = outcome_at(other->tried);
+    if (!o->is_there || o->step.seconds <= 0) continue;
+    const double d = distance(s->space, c, other), weight = 1 / (d * d * d);
+    all += weight;
+    of_seconds += weight * log(o->step.seconds / other->seconds);
+    of_bytes += weight * log((double)o->step.bytes / other->bytes);
+  }
+  *seconds = c->seconds * (all > 0 ? exp(of_seconds / all) : 1);
+  *bytes = c->bytes * (all > 0 ? exp(of_bytes / all) : 1);
+}
+
+/* Seconds, more where it does not fit. */
+static double order_of(const struct search *s, struct candidate *c)
+{
+  double seconds, bytes;
+  correct(s, c, &seconds, &bytes);
+  const double over = s->space->memory ? bytes / (double)s->space->memory : 0;
+  return seconds * (over > 1 ? 1 + 3 * (over - 1) : 1);
+}
+
+static int compare(const void *a, const void *b)
+{
+  const struct candidate *x = a, *y = b;
+  if (x->order != y->order) return x->order < y->order ? -1 : 1;
+  return memcmp(x->v, y->v, sizeof x->v);
+}
+
+/* Whether the ranks that share layers, sequences and experts, and the stages, are as many. */
+static bool same_shape_of(const struct search_space *s, const struct candidate *a,
+                          const struct candidate *b)
+{
+  for (int i = 0; i < s->n; i++) {
+    const enum search_kind kind = s->at[i].kind;
+    const bool of_data = kind == SEARCH_COPIES || kind == SEARCH_SHARDS || kind == SEARCH_DATA;
+    if (is_rank_kind(kind) && !of_data && a->v[i] != b->v[i]) return false;
+  }
+  return true;
+}
+
+static bool same_mesh_of(const struct search_space *s, const struct candidate *a,
+                         const struct candidate *b)
+{
+  for (int i = 0; i < s->n; i++)
+    if (is_rank_kind(s->at[i].kind) && a->v[i] != b->v[i]) return false;
+  return true;
+}
+
+/* Candidates come mesh by mesh, but for experts: the best of each mesh are kept. */
+struct keeper {
+  struct search *s;
+  int n; /* of the mesh that comes */
+  struct candidate best[KEPT_OF_MESH];
+};
+
+static void keep_mesh(struct keeper *k)
+{
+  struct search *s = k->s;
+  if (!s->list) s->list = alloc(MOST_LISTED * sizeof *s->list);
+  if (s->n + k->n > MOST_LISTED) { /* the best of all meshes so far */
+    qsort(s->list, (size_t)s->n, sizeof *s->list, compare);
+    s->n = MOST_KEPT;
+  }
+  memcpy(s->list + s->n, k->best, (size_t)k->n * sizeof *k->best);
+  s->n += k->n;
+  k->n = 0;
+}
+
+static void look_at(void *to, const struct candidate *given)
+{
+  struct keeper *k = to;
+  struct candidate c = *given;
+  int64_t choices = 1; /* that go with it */
+  for (int i = 0; i < k->s->space->n; i++)
+    if (k->s->space->at[i].kind == SEARCH_CHOICE && counts_in(k->s->space, &c, i))
+      choices *= k->s->space->at[i].n;
+  k->s->found->legal += choices;
+  estimate(k->s->space, &k->s->probes, &c);
+  c.order = order_of(k->s, &c);
+  if (k->n && !same_mesh_of(k->s->space, &k->best[0], &c)) keep_mesh(k);
+  int at = k->n < KEPT_OF_MESH ? k->n++ : KEPT_OF_MESH - 1;
+  if (at == KEPT_OF_MESH - 1 && k->n == KEPT_OF_MESH && k->best[at].order > 0 &&
+      compare(&k->best[at], &c) < 0)
+    return;
+  while (at && compare(&c, &k->best[at - 1]) < 0) {
+    k->best[at] = k->best[at - 1];
+    at--;
+  }
+  k->best[at] = c;
+}
+
+static void sort_list(struct search *s)
+{
+  for (int i = 0; i < s->n; i++) s->list[i].order = order_of(s, &s->list[i]);
+  qsort(s->list, (size_t)s->n, sizeof *s->list, compare);
+}
+
+/* ----------------------------------------------------------------------------------------- rounds
+ */
+
+static int index_of_tried(const struct found *f, const struct candidate *c)
+{
+  for (int i = 0; i < f->n; i++)
+    if (same_candidate(f->space, &f->tried[i], c)) return i;
+  return NONE;
+}
+
+static bool is_better(const struct found *f, int a, int b)
+{
+  const struct evaluated *x = outcome_at(f->tried[a].tried), *y = outcome_at(f->tried[b].tried);
+  const bool x_fits = candidate_fits(f->space, x), y_fits = candidate_fits(f->space, y);
+  if (x_fits != y_fits) return x_fits;
+  if (x_fits) return x->step.seconds < y->step.seconds;
+  if (x->is_there != y->is_there) return x->is_there;
+  return x->is_there && x->step.bytes < y->step.bytes;
+}
+
+/* Fewer settings, then fewer dimensions, then quicker. */
+static bool is_simpler(const struct found *f, int a, int b)
+{
+  const struct candidate *x = &f->tried[a], *y = &f->tried[b];
+  int on[2] = {settings_on(f->space, x), settings_on(f->space, y)}, dimensions[2] = {0};
+  for (int i = 0; i < f->space->n; i++) {
+    if (!is_rank_kind(f->space->at[i].kind)) continue;
+    dimensions[0] += is_on(f->space, x, i);
+    dimensions[1] += is_on(f->space, y, i);
+  }
+  if (on[0] != on[1]) return on[0] < on[1];
+  if (dimensions[0] != dimensions[1]) return dimensions[0] < dimensions[1];
+  return outcome_at(x->tried)->step.seconds < outcome_at(y->tried)->step.seconds;
+}
+
+static void choose(struct found *f)
+{
+  f->best = f->closest = NONE;
+  for (int i = 0; i < f->n; i++) {
+    const struct evaluated *o = outcome_at(f->tried[i].tried);
+    if (!o->is_there) continue;
+    if (candidate_fits(f->space, o) && (f->best == NONE || is_better(f, i, f->best))) f->best = i;
+    if (f->closest == NONE || o->step.bytes < outcome_at(f->tried[f->closest].tried)->step.bytes)
+      f->closest = i;
+  }
+  if (f->best == NONE) return;
+  /* Of those that are as quick, the simplest. */
+  const double most = outcome_at(f->tried[f->best].tried)->step.seconds * TIES;
+  for (int i = 0; i < f->n; i++) {
+    const struct evaluated *o = outcome_at(f->tried[i].tried);
+    if (!candidate_fits(f->space, o) || o->step.seconds > most) continue;
+    if (is_simpler(f, i, f->best)) f->best = i;
+  }
+}
+
+static void try_candidates(struct search *s, struct candidate *list, int n)
+{
+  static struct job job[MOST_TRIED];
+  struct found *f = s->found;
+  int begun = 0;
+  for (int i = 0; i < n; i++) {
+    if (index_of_tried(f, &list[i]) != NONE) continue;
+    struct evaluated *to = new_outcome(&list[i].tried);
+    if (!to) break;
+    job[begun].to = to;
+    job[begun].ndefinition = definitions_of(s->space, &list[i], &job[begun].definition);
+    begun++;
+    GROW(f->tried, f->n, f->room);
+    f->tried[f->n++] = list[i];
+  }
+  run_jobs(job, begun);
+  for (int i = f->n - begun; i < f->n; i++) {
+    struct evaluated *o = outcome_at(f->tried[i].tried);
+    if (o->is_there && o->ranks != s->space->devices) {
+      snprintf(o->why, sizeof o->why, "its mesh has %d ranks, and the cluster %d devices", o->ranks,
+               s->space->devices);
+      o->is_there = false;
+    }
+  }
+  choose(f);
+}
+
+static double best_seconds(const struct found *f)
+{
+  double best = INFINITY;
+  for (int i = 0; i < f->n; i++) {
+    const struct evaluated *o = outcome_at(f->tried[i].tried);
+    if (candidate_fits(f->space, o)) best = fmin(best, o->step.seconds);
+  }
+  return best;
+}
+
+static void try_rounds(struct search *s)
+{
+  struct candidate round[ROUND];
+  for (int k = 0; k < MOST_ROUNDS && !search_is_over(); k++) {
+    int n = 0;
+    sort_list(s);
+    const double best = best_seconds(s->found);
+    for (int i = 0; i < s->n && n < ROUND; i++) {
+      if (index_of_tried(s->found, &s->list[i]) != NONE) continue;
+      if (k >= LEAST_ROUNDS && s->list[i].order > best * HOPELESS) break;
+      /* The first round looks around: one of each shape of mesh. */
+      int alike = 0;
+      for (int other = 0; other < n; other++)
+        alike += same_shape_of(s->space, &round[other], &s->list[i]);
+      if (alike >= (k == 0 ? 1 : k < LEAST_ROUNDS ? 3 : ROUND / 2)) continue;
+      round[n++] = s->list[i];
+    }
+    if (!n) break;
+    try_candidates(s, round, n);
+  }
+}
+
+/* --------------------------------------------------------------------------------------- refining
+ */
+
+struct near {
+  const struct search *s;
+  int n, room;
+  struct candidate *at;
+};
+
+/* A product of copies and shards is a setting of its own where the plan has none for copies. */
+static void add_near(struct near *near, struct candidate c)
+{
+  const struct search_space *s = near->s->space;
+  leave_out_uncounted(s, &c);
+  if (!is_legal(s, &c) || index_of_tried(near->s->found, &c) != NONE) return;
+  for (int i = 0; i < near->n; i++)
+    if (same_candidate(s, &near->at[i], &c)) return;
+  estimate(s, &near->s->probes, &c);
+  c.order = order_of(near->s, &c);
+  GROW(near->at, near->n, near->room);
+  near->at[near->n++] = c;
+}
+
+static int value_index(const struct searched *at, int64_t number)
+{
+  for (int v = 0; v < at->n; v++)
+    if (at->number[v] == number) return v;
+  return NONE;
+}
+
+/* The same with the micro-batches multiplied by 1, 2, 4, 1/2 and 1/4, which other ranks may ask. */
+static void add_with_microbatches(struct near *near, struct candidate c)
+{
+  static const int up[] = {1, 2, 4, 1, 1, 8, 1}, down[] = {1, 1, 1, 2, 4, 1, 8};
+  const int at = near->s->space->of_kind[SEARCH_MICROBATCHES];
+  if (at == NONE || near->s->space->at[at].pinned) {
+    add_near(near, c);
+    return;
+  }
+  const struct searched *m = &near->s->space->at[at];
+  const int64_t has = m->number[c.v[at]];
+  for (int i = 0; i < 7; i++) {
+    const int v = has % down[i] ? NONE : value_index(m, has * up[i] / down[i]);
+    if (v == NONE) continue;
+    c.v[at] = (unsigned char)v;
+    add_near(near, c);
+  }
+}
+
+/* Ranks go from one setting to another one. */
+static void add_moved_ranks(struct near *near, const struct candidate *c, int from, int to)
+{
+  static const int factor[] = {2, 3, 4, 5, 7, 8};
+  const struct searched *a = &near->s->space->at[from], *b = &near->s->space->at[to];
+  const int64_t x = a->number[c->v[from]], y = b->number[c->v[to]];
+  for (int i = 0; i <= (int)(sizeof factor / sizeof *factor); i++) {
+    const int64_t by = i < (int)(sizeof factor / sizeof *factor) ? factor[i] : x;
+    const int v = x % by ? NONE : value_index(a, x / by), w = value_index(b, y * by);
+    if (by <= 1 || v == NONE || w == NONE) continue;
+    struct candidate other = *c;
+    other.v[from] = (unsigned char)v;
+    other.v[to] = (unsigned char)w;
+    add_with_microbatches(near, other);
+  }
+}
+
+static void add_neighbours(struct near *near, const struct candidate *c)
+{
+  const struct search_space *s = near->s->space;
+  for (int i = 0; i < s->n; i++) {
+    const enum search_kind kind = s->at[i].kind;
+    if (s->at[i].pinned) continue;
+    if (is_rank_kind(kind) && kind != SEARCH_EXPERTS) {
+      for (int k = 0; k < s->n; k++)
+        if (k != i && is_rank_kind(s->at[k].kind) && !s->at[k].pinned &&
+            s->at[k].kind != SEARCH_EXPERTS)
+          add_moved_ranks(near, c, i, k);
+      continue;
+    }
+    for (int v = 0; v < s->at[i].n; v++) {
+      if (v == c->v[i]) continue;
+      struct candidate other = *c;
+      other.v[i] = (unsigned char)v;
+      add_near(near, other);
+      if (kind == SEARCH_RECOMPUTE || kind == SEARCH_ZERO) add_with_microbatches(near, other);
+    }
+  }
+}
+
+/* The quickest that fits, of those whose settings were not varied yet; its place among all is
+ *rank. NONE: the first ones were. */
+static int next_leader(const struct found *f, const bool *was_varied, int *rank)
+{
+  int leader[MOST_LEADERS], n = 0;
+  for (int i = 0; i < f->n; i++) {
+    if (!candidate_fits(f->space, outcome_at(f->tried[i].tried))) continue;
+    int at = n < MOST_LEADERS ? n++ : MOST_LEADERS;
+    for (; at && is_better(f, i, leader[at - 1]); at--)
+      if (at < MOST_LEADERS) leader[at] = leader[at - 1];
+    if (at < MOST_LEADERS) leader[at] = i;
+  }
+  for (*rank = 0; *rank < n; ++*rank)
+    if (!was_varied[leader[*rank]]) return leader[*rank];
+  return NONE;
+}
+
+/* Varies the settings of the quickest one by one, and those of the next ones, until nothing is
+   quicker. */
+static void refine(struct search *s)
+{
+  struct found *f = s->found;
+  bool *was_varied = alloc(MOST_TRIED * sizeof *was_varied);
+  for (int k = 0; k < MOST_REFINED && !search_is_over(); k++) {
+    struct near near = {.s = s};
+    int rank;
+    const int leader = next_leader(f, was_varied, &rank);
+    if (leader == NONE) break;
+    was_varied[leader] = true;
+    add_neighbours(&near, &f->tried[leader]);
+    qsort(near.at, (size_t)near.n, sizeof *near.at, compare);
+    const double most = best_seconds(f) * (rank ? HOPELESS : FAR);
+    int n = 0;
+    while (n < near.n && n < VARIED && near.at[n].order < most) n++;
+    try_candidates(s, near.at, n);
+  }
+}
+
+/* The choice once more, with all checks: a program that they refuse is no choice. */
+static void check_choice(struct search *s)
+{
+  struct found *f = s->found;
+  for (int i = 0; i < MOST_CHECKED && f->best != NONE && !search_is_over(); i++) {
+    struct evaluated *o = outcome_at(f->tried[f->best].tried);
+    struct job job = {.is_checked = true};
+    int index;
+    job.to = new_outcome(&index);
+    if (!job.to) return;
+    job.ndefinition = definitions_of(s->space, &f->tried[f->best], &job.definition);
+    run_jobs(&job, 1);
+    if (job.to->is_there || job.to->stopped) return;
+    *o = *job.to;
+    choose(f);
+  }
+}
+
+/* No combination is legal. */
+_Noreturn static void refuse_pins(const struct search_space *s)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int i = 0; i < s->n; i++)
+    if (s->at[i].pinned && is_rank_kind(s->at[i].kind))
+      put(&b, "%s -D %s=%s", b.length ? "," : "", s->at[i].name, s->at[i].value[0]);
+  const char *of_batch =
+      s->batch ? text(", with batch=%lld in equal parts", (long long)s->batch) : "";
+  usage_error(2, "no settings of %s use all %d devices%s%s%s: %s", options.plan, s->devices,
+              of_batch, b.length ? " and" : "", b.text,
+              b.length ? "what -D says must divide the devices"
+                       : "a larger batch has more of them");
+}
+
+struct found *search_plan(evaluator evaluate_candidate)
+{
+  struct search s = {.space = read_space()};
+  open_workers(evaluate_candidate, options.search_time);
+  s.found = alloc(sizeof *s.found);
+  *s.found = (struct found){.space = s.space, .best = NONE, .closest = NONE};
+  learn_machine(&s);
+  if (!search_is_over()) probe_model(&s);
+  if (search_is_over()) {
+    s.found->was_ended = true;
+    close_workers();
+    return s.found;
+  }
+  if (s.space->batch_at != NONE && !s.space->batch) {
+    s.space->batch = s.space->devices;
+    s.space->sets_batch = true;
+  }
+  probe_settings(&s);
+  set_values(s.space);
+  probe_ranks(&s);
+  struct keeper k = {.s = &s};
+  each_candidate(s.space, look_at, &k);
+  keep_mesh(&k);
+  if (!s.n) refuse_pins(s.space);
+  sort_list(&s);
+  if (s.n > MOST_KEPT) s.n = MOST_KEPT;
+  try_rounds(&s);
+  refine(&s);
+  check_choice(&s);
+  s.found->was_ended = search_is_over();
+  close_workers();
+  return s.found;
+}

@@ -1,0 +1,173 @@
+/* search.h: the automatic search for a plan's settings: --search. */
+#ifndef TPGEN_SEARCH_H
+#define TPGEN_SEARCH_H
+
+#include "util/util.h"
+#include "ir/ir.h"
+#include "pipeline/pipeline.h"
+#include "lua/lua.h"
+#include "report/report.h"
+
+/* A setting of the plan that the search varies, or that the command line pins. value[0] is off: one
+   rank, or the default. */
+struct searched {
+  const char *name, *usual, *with, *without, *divides;
+  enum search_kind kind;
+  int n, room;
+  const char **value;
+  int64_t *number;     /* its values as numbers; 0: it is none */
+  bool pinned;         /* by -D, to its only value */
+  bool is_off;         /* pinned, to what is off */
+  const char *refused; /* it is not varied: what the plan says of its first value; or NULL */
+};
+
+enum { MOST_PROBED = 8, MOST_SEARCHED = 40, MOST_TRIED = 4096, LONGEST_WHY = 640 };
+
+/* The settings, the devices and the batch. */
+struct search_space {
+  int n;
+  struct searched at[MOST_SEARCHED];
+  int of_kind[SEARCH_COUNT]; /* the setting of that kind, or NONE */
+  int devices, node;         /* in all, and in a node */
+  int cards;                 /* of a node */
+  struct link intra, inter;
+  const char *device;
+  int64_t batch;   /* samples of a step; 0: the plan says it */
+  int batch_at;    /* the plan's setting `batch`, in plan_options; or NONE */
+  bool sets_batch; /* the search says it: a sample for each device */
+  int64_t memory;  /* of a rank, that it may have; 0: no limit */
+  int layers;      /* 0: not known */
+  int ngiven;      /* what the command line defines */
+  struct definition *given;
+  bool declares_cluster; /* the plan has a setting of that name */
+};
+
+/* A candidate: the index of a value of each setting. */
+struct candidate {
+  unsigned char v[MOST_SEARCHED];
+  int tried;             /* the index of its outcome, or NONE */
+  double seconds, bytes; /* by the closed form */
+  double order;
+};
+
+/* What a process found about a candidate. Shared memory. */
+struct evaluated {
+  bool is_there; /* the program's figures */
+  bool stopped;  /* the search ended before */
+  struct step_figures step;
+  struct model_figures model;
+  int ranks, devices, node, cards;
+  bool has_stages;
+  bool has_cluster, is_usual; /* is_usual: only the device is known, and not how many */
+  struct link intra, inter;
+  char device[64];
+  int64_t memory, reserve;
+  int64_t parameters, gradients, states, activations; /* bytes of a rank */
+  char why[LONGEST_WHY];                              /* not: the message */
+};
+
+/* ------------------------------------------------------------------------------------- space.c */
+
+/* The settings that the plan declares, before the devices are known. Ends tpgen if there are none
+   to vary. */
+struct search_space *read_space(void);
+/* The values of all settings, for so many devices. */
+void set_values(struct search_space *s);
+/* The value of a setting in a candidate, as a text or NULL: the default; and as a number of ranks,
+   1 where the plan has no such setting. */
+const char *value_in(const struct search_space *s, const struct candidate *c, int setting);
+int64_t ranks_in(const struct search_space *s, const struct candidate *c, enum search_kind kind);
+int64_t microbatches_in(const struct search_space *s, const struct candidate *c);
+/* Whether the setting has another value than its default; whether it counts: see `with`. */
+bool is_on(const struct search_space *s, const struct candidate *c, int setting);
+bool counts_in(const struct search_space *s, const struct candidate *c, int setting);
+bool is_rank_kind(enum search_kind kind);
+/* Whether all settings go together, for the devices and the batch. */
+bool is_legal(const struct search_space *s, const struct candidate *c);
+/* Settings that do not count become off. */
+void leave_out_uncounted(const struct search_space *s, struct candidate *c);
+bool same_candidate(const struct search_space *s, const struct candidate *a,
+                    const struct candidate *b);
+/* Calls f for each legal candidate; choices have their defaults. */
+void each_candidate(const struct search_space *s, void (*f)(void *to, const struct candidate *c),
+                    void *to);
+/* The definitions of a candidate, with those of the command line. */
+int definitions_of(const struct search_space *s, const struct candidate *c,
+                   struct definition **list);
+/* "dp_shard=4 tp=2": what the search says of a candidate. */
+char *settings_text(const struct search_space *s, const struct candidate *c);
+
+/* ------------------------------------------------------------------------------- closed_form.c */
+
+/* Figures of the model on one device, with one sample, by the value of the setting of kind
+   recompute. */
+struct probes {
+  struct model_figures of[MOST_PROBED];
+  /* By the index of a value: of the layers on so many ranks of tensor, and of sequences, the time
+     and the memory of one device divided by these ranks are more by these factors. */
+  double seconds[2][UINT8_MAX], bytes[2][UINT8_MAX];
+};
+
+/* Sets the seconds and bytes of a candidate: an order, no truth. */
+void estimate(const struct search_space *s, const struct probes *p, struct candidate *c);
+
+/* ----------------------------------------------------------------------------------- workers.c */
+
+/* The function that runs in a process of its own: the passes, and the figures of the program. */
+typedef void (*evaluator)(struct evaluated *to);
+/* Ends after so many seconds, if that is not 0, or at SIGINT. */
+void open_workers(evaluator f, double seconds);
+bool search_is_over(void);
+/* SIGINT ends tpgen again. */
+void close_workers(void);
+/* The outcome of a job, and its definitions. */
+struct job {
+  struct evaluated *to;
+  bool is_checked; /* with all checks of the passes, and the proof that the program cannot hang */
+  int ndefinition;
+  struct definition *definition;
+};
+/* Runs all jobs, on all processors, and waits for them. */
+void run_jobs(const struct job *job, int n);
+/* Room for an outcome that processes share. */
+struct evaluated *new_outcome(int *index);
+struct evaluated *outcome_at(int index);
+int outcomes(void);
+
+/* ------------------------------------------------------------------------------------ search.c */
+
+/* The candidates that were tried, in order, and what was chosen. */
+struct found {
+  const struct search_space *space;
+  int n, room;
+  struct candidate *tried;
+  int best;       /* index of `tried`, or NONE: nothing fits */
+  int closest;    /* if nothing fits: what needs the least memory; or NONE */
+  int64_t legal;  /* the number of all legal candidates */
+  bool was_ended; /* by time or SIGINT */
+};
+struct found *search_plan(evaluator f);
+bool candidate_fits(const struct search_space *s, const struct evaluated *o);
+/* The number of settings that are on. */
+int settings_on(const struct search_space *s, const struct candidate *c);
+
+/* ------------------------------------------------------------------------------------ reason.c */
+
+/* Why the setting has its value in the chosen candidate: its runner-up; or NULL. */
+char *reason_for(const struct found *f, int setting);
+/* What would help where nothing fits, a line each. */
+char *help_to_fit(const struct found *f);
+
+/* ------------------------------------------------------------------------------------ result.c */
+
+/* The table, on standard output. */
+void print_found(const struct found *f);
+/* search.json. */
+void add_search_json(const struct found *f);
+
+/* ------------------------------------------------------------------------------- chosen_plan.c */
+
+/* plan.lua: the plan with the choice written in; and the files that it requires. */
+void add_chosen_plan(const struct found *f);
+
+#endif

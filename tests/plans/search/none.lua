@@ -1,0 +1,1 @@
+local args = settings{{"lr", 0.1, "the rate"}}

@@ -1,0 +1,2 @@
+pin{q = 1}
+local args = settings{{"tp", 1, "ranks", search = "tensor"}}

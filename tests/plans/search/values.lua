@@ -1,0 +1,1 @@
+local args = settings{{"mode", "a", "a text", search = true}}
