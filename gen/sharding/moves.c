@@ -65,9 +65,21 @@ struct search {
 
 /* --------------------------------------------------------------------------------- all layouts */
 
+/* Whether a cut in time that both ends have is another one here: a way that leads there would move
+   samples from one micro-batch to another. */
+static bool leaves_its_time(const struct search *s, const struct compact_layout *b)
+{
+  for (int i = 0; i < s->m->ranks->mesh.ndim; i++) {
+    if (!s->m->ranks->mesh.microbatch_axis[i] || s->from.at[i] != s->to.at[i]) continue;
+    if (b->at[i] != s->to.at[i] || b->order[i] != s->to.order[i]) return true;
+  }
+  return false;
+}
+
 static void moves_add_state(struct search *s, const struct compact_layout *b)
 {
   if (s->states > TARGET && (same_compact(b, &s->from) || same_compact(b, &s->to))) return;
+  if (s->states > TARGET && leaves_its_time(s, b)) return;
   int at = s->states++;
   if (at >= MAX_STATES) return;
   bool far = false; /* more than slices leads from here to the target */

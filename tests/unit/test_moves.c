@@ -1146,6 +1146,22 @@ static void test_nothing_moves_in_time(void **state)
   const struct moves *p = plan_moves(parse_shape("128256x16384"), F32, from, to);
   assert_int_equal(p->n, 1);
   assert_true(p->move[0].kind == OP_reduce_scatter && p->move[0].n == 1 && p->move[0].dim[0] == 0);
+  /* Micro-batches of one sample, which only one rank has: no way leads over another cut in time. */
+  static const char *const cuts[] = {"S(0) S(0)", "S(0) S(1)", "S(0) S(2)", "S(0) R"};
+  for (int links_differ = 0; links_differ < 2; links_differ++)
+    for (int i = 0; i < 16; i++) {
+      mesh("64x16");
+      graph->mesh.microbatch_axis[0] = true;
+      if (links_differ) links(0, 1e12, 1e-6);
+      links(1, 25e9, 3e-5);
+      struct layout a = parse_layout(cuts[i / 4]), b = parse_layout(cuts[i % 4]);
+      p = plan_moves(parse_shape("64x64x5120"), F32, a, b);
+      for (int k = 0; k < p->n; k++) {
+        const struct placement in_time = p->move[k].to.on[0];
+        must(in_time.kind == SHARD && in_time.dim == 0 && in_time.cut_order == 0,
+             "%s -> %s: step %d moves in time", cuts[i / 4], cuts[i % 4], k);
+      }
+    }
 }
 
 /* Each rank's pieces of an exchange among many, as a program asks for them. */
