@@ -126,14 +126,14 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
   const double gather = moving(of_shards, gathers, f->compute_bytes / part * of_all, layers);
   const double reduce = moving(of_shards, gathers, f->gradient_bytes / part * of_all, layers);
   const double rest =
-      moving(of_rest, copies * (zero > 0 || gathers == 1 ? 1 : 1),
+      moving(of_rest, copies,
              2 * f->gradient_bytes / (part * gathers / (gathers > 1 ? sequences : 1)), layers);
   const double each = stages > 1 ? 0 : 2 * gather, once = (stages > 1 ? gather : 0) + reduce + rest;
   const double busy = computing + within;
   const double exposed = fmax(0, each - HIDDEN * busy) * m + 0.03 * each * m +
                          fmax(0, once - 0.6 * HIDDEN * busy) + 0.05 * once;
   const double sends = stages > 1 ? x / tensor / of_stages.bandwidth : 0;
-  const double state_ranks = part * (gathers > 1 ? gathers * (1) : 1) * (zero > 0 ? data : 1);
+  const double state_ranks = part * gathers * (zero > 0 ? data : 1);
   c->seconds = (m + idle) * busy + m * sends * 0.2 + exposed + f->update_seconds / state_ranks;
 
   /* Gradients of several micro-batches are added up before they are reduced. */
