@@ -4,10 +4,9 @@
 # A100 and 0.15 on H100, and of the pairs that are measured more than 5 % apart one in 20 at most is not in order.
 #
 # ZeRO-3 of DeepSpeed in 2021 is told, and not counted: it left a node by one card, which the table's cluster does not say.
-#   CASES=ci  every sixth row; without it every twelfth; CASES=all: all
+#   Every twelfth row; CASES=all: all
 . "$(dirname "$0")/../common.sh"
 every=12
-! ci_cases || every=6
 ! all_cases || every=1
 awk -v every=$every '!/^#/ && n++ % every == 0' "$golden/published_steps.tsv" > "$WORK/rows"
 while IFS=$'\t' read -r source id device devices intra inter seconds model operations plan settings; do
