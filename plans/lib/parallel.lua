@@ -73,6 +73,7 @@ function M.open(args)
   -- The batch, cut in its first dimension, and its sequences.
   function p.distribute(inputs)
     if p.cp > 1 and not p.cuts_sequences then error("this plan cuts no sequences: leave out cp") end
+    if p.pp > 1 and not p.has_stages then error("this plan has no stages: leave out pp") end
     distribute(inputs, p.data, (p.hybrid or p.borrows) and {Shard(0), Shard(0)} or Shard(0))
     return p.cp > 1 and distribute(inputs, p.sequences, p.ulysses > 1 and {Shard(1), Shard(1)} or Shard(1)) or inputs
   end
@@ -94,6 +95,7 @@ function M.open(args)
   -- The stages of a pipeline, if there are ranks for one.
   function p.pipeline(model)
     if p.pp == 1 then return end
+    p.has_stages = true
     local schedule = args.schedule
     local microbatches = p.microbatches()
     pipeline(model, p.mesh.pp, { -- a file says the rest

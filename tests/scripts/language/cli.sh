@@ -30,6 +30,8 @@ ends 2 "--library-name net: there is no library" "$TPGEN" "$toy" -o "$out" --emi
 ends 2 "a library cannot be called 'a b'" "$TPGEN" "$toy" -o "$out" --emit library --library-name 'a b'
 ends 2 "write --ranks 0-7" "$TPGEN" "$toy" -o "$out" --ranks 3-1
 ends 2 "counted from 0" "$TPGEN" "$toy" -o "$out" --ranks 2-3
+ends 1 "this plan has no stages: leave out pp" "$TPGEN" plans/bert.lua -o "$out" -D pp=2
+ends 1 "this plan cuts no sequences: leave out cp" "$TPGEN" plans/vit.lua -o "$out" -D cp=2
 # An invalid number, or one out of range, is refused, not read as another number.
 for ranks in 4294967296 0-4294967296 99999999999999999999 -1 1- "" 0x1 " 1" 0-1x 2147483647; do
   ends 2 "counted from 0 to 2147483646" "$TPGEN" "$toy" -o "$out" --ranks "$ranks"
