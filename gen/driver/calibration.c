@@ -13,8 +13,7 @@ static void add_template(const char *name, const char *template)
   add_file(name, c, strlen(c), !strcmp(name, "run.sh"));
 }
 
-/* ------------------------------------------------------------------- attention's kernels, on CPUs
- */
+/* ----------------------------------------------------------------- attention's kernels, on CPUs */
 
 struct attention_size {
   int depth, keys;

@@ -91,7 +91,8 @@ struct outcome {
   uint64_t hash[MOST_AGAIN + 1]; /* by level: note_level() */
 };
 struct started_trial {
-  int process, from;
+  int process;
+  struct outcome *figures; /* that both processes see; NULL: none was begun */
 };
 /* Runs the passes in a process of its own, beside this one; and waits for its figures. */
 struct started_trial begin_trial_of(void (*passes)(void));

@@ -25,13 +25,7 @@ void evaluate_program(struct evaluated *to)
   to->cards = m->cluster.cards;
   to->intra = m->cluster.intra;
   to->inter = m->cluster.inter;
-  to->memory = m->memory;
-  if (!to->memory && m->device.name) to->memory = memory_of_device(&m->device);
+  to->memory = memory_limit();
   to->reserve = library_reserve();
-  const int64_t *held = memory_by_role();
-  to->parameters = held[PARAMETER];
-  to->gradients = held[GRADIENT] + held[SUMS];
-  to->states = held[STATE];
-  to->activations = arena_bytes();
   if (m->device.name) strncpy(to->device, m->device.name, sizeof to->device - 1);
 }

@@ -72,8 +72,7 @@ static void put_slot_of_action(struct buffer *b, int stage)
 char *begin_actions_text(void)
 {
   struct buffer b = {0};
-  const struct actions actions = actions_here();
-  const struct rank_slots slots = slots_of_rank(&actions);
+  const struct rank_slots slots = slots_here();
   if (stages_here() > 1) put_slot_tables(&b, &slots);
   put(&b,
       "%s// Begins an action of the schedule for micro-batch `of`, which has %s slot of the arena\n"
@@ -203,8 +202,7 @@ static void check_places(const struct items *items, const struct function *f,
 static struct items items_of(const struct actions *actions, bool forwards, const char *t)
 {
   /* The schedule's slots; with only forwards, each micro-batch of one stage has the next slot. */
-  const struct actions scheduled_here = actions_here();
-  const struct rank_slots slots = slots_of_rank(&scheduled_here);
+  const struct rank_slots slots = slots_here();
   int n = graph->stages->n, **slot = alloc((size_t)n * sizeof *slot);
   for (int s = 0; s < n; s++) {
     slot[s] = alloc((size_t)(actions->n + 1) * sizeof *slot[s]);

@@ -43,19 +43,12 @@ static const struct {
         },
 };
 
-/* ---------------------------------------------------------------------------------------- events
- */
+/* --------------------------------------------------------------------------------------- events */
 
 /* The stage whose micro-batches in flight each have the value in a slot, or NONE. */
 static int stage_of_slots(const struct op *op)
 {
   return op->kind == OP_send ? allocation_of(op->in[0]).in_flight : NONE;
-}
-
-static struct rank_slots slots_here(void)
-{
-  const struct actions actions = actions_here();
-  return slots_of_rank(&actions);
 }
 
 /* The events of the program before those of this operation; NULL: all. */

@@ -234,14 +234,16 @@ static int seen(struct lowering *w, const struct op *why, int value, const struc
   return moved(w, op, value, layout);
 }
 
-/* Whether two ways have the same steps. */
-static bool same_moves(const struct moves *a, const struct moves *b)
+/* Whether a move has other steps if packing costs nothing. */
+static bool depends_on_packing(struct shape whole, enum type type, struct layout from,
+                               struct layout to)
 {
-  if (a->n != b->n) return false;
-  for (int k = 0; k < a->n; k++)
-    if (a->move[k].kind != b->move[k].kind || !same_layout(a->move[k].to, b->move[k].to))
-      return false;
-  return true;
+  const struct moves *a = plan_moves(whole, type, from, to);
+  const struct moves *b = plan_moves_unpacked(whole, type, from, to);
+  bool same = a->n == b->n;
+  for (int k = 0; k < a->n && same; k++)
+    same = a->move[k].kind == b->move[k].kind && same_layout(a->move[k].to, b->move[k].to);
+  return !same;
 }
 
 static int run_leg(struct lowering *w, const struct op *why, int value, struct layout to)
@@ -258,9 +260,8 @@ static int run_leg(struct lowering *w, const struct op *why, int value, struct l
   if (apart) value = seen(w, why, value, &f, true, from_here);
   const struct moves *moves = plan_moves(f.shape, v.type, from_here, to_here);
   if (!plan_options->greedy && !w->is_stored) {
-    const struct moves *unpacked = plan_moves_unpacked(f.shape, v.type, from_here, to_here);
-    w->in_doubt |= !same_moves(moves, unpacked);
-    if (!w->packs) moves = unpacked;
+    w->in_doubt |= depends_on_packing(f.shape, v.type, from_here, to_here);
+    if (!w->packs) moves = plan_moves_unpacked(f.shape, v.type, from_here, to_here);
   }
   for (int k = 0; k < moves->n; k++) value = run_move(w, why, value, moves->move[k]);
   return apart ? seen(w, why, value, &f, false, to) : value;
@@ -533,13 +534,11 @@ static int lower(struct lowering *w, const struct op *op)
 }
 
 /* Lowers all redistributions, those of `packs` at the price of their packing. Sets made_for, by new
-   operation: the redistribution in doubt whose step it is, or NONE. Returns whether any is in
-   doubt. */
-static bool lower_all(const bool *packs, struct list *made_for)
+   operation: the redistribution in doubt whose step it is, or NONE. */
+static void lower_all(const bool *packs, struct list *made_for)
 {
   struct lowering run = {0}, *w = &run;
   int known = graph->nvalue;
-  bool any_in_doubt = false;
   w->stands_for = alloc((size_t)known * sizeof *w->stands_for);
   w->new_order = (struct list){0};
   for (int i = 0; i < known; i++) w->stands_for[i] = i;
@@ -577,7 +576,6 @@ static bool lower_all(const bool *packs, struct list *made_for)
       w->stands_for[op.out] = is_stop_between ? op.in[0] : lower(w, &op);
     } else
       add(&w->new_order, id);
-    any_in_doubt |= w->in_doubt;
     for (int step = first; step < graph->nop; step++) {
       set_stage_of(step, id);
       add(made_for, w->in_doubt ? id : NONE);
@@ -586,15 +584,13 @@ static bool lower_all(const bool *packs, struct list *made_for)
   graph->order = w->new_order.at;
   graph->norder = w->new_order.n;
   graph->order_room = w->new_order.room;
-  return any_in_doubt;
 }
 
 /* A way to lower the program: the redistributions at the price of their packing, by operation; and
    what a trial found. */
 struct packings {
   bool *priced, *remaining; /* remaining: those in doubt that still copy */
-  bool any_in_doubt;
-  int64_t time, copying; /* of all steps and copies; of the copies that remain */
+  int64_t time, copying;    /* of all steps and copies; of the copies that remain */
 };
 
 /* With a redistribution its counterparts, which get the same decision. */
@@ -610,10 +606,10 @@ static void try_packings(struct packings *p, const int *next_counterpart, struct
   struct list made_for = {0};
   const int first = graph->nop;
   p->remaining = alloc((size_t)first + 1);
-  p->any_in_doubt = lower_all(p->priced, &made_for);
+  lower_all(p->priced, &made_for);
   p->time = p->copying = 0;
-  if (p->any_in_doubt) assign_dim_order();
-  for (int at = 0; at < graph->norder && p->any_in_doubt; at++) {
+  assign_dim_order();
+  for (int at = 0; at < graph->norder; at++) {
     const int id = graph->order[at];
     const struct op *op = &graph->op[id];
     bool is_copy = op_row[op->kind].step == PACKING || op->kind == OP_permute;
@@ -666,9 +662,7 @@ static bool are_in_doubt(void)
         !reductions_agree(out->layout) || !take_move_apart(in->shape, in->layout, out->layout, &f))
       continue;
     const struct layout from = on_factors(&f, in->layout), to = on_factors(&f, out->layout);
-    if (!same_moves(plan_moves(f.shape, op->type, from, to),
-                    plan_moves_unpacked(f.shape, op->type, from, to)))
-      return true;
+    if (depends_on_packing(f.shape, op->type, from, to)) return true;
   }
   return false;
 }

@@ -107,9 +107,9 @@ void go_back(const struct edit_state *s)
    where it has too little. */
 static void *copied(void *array, int *room, const void *from, int n, size_t size)
 {
-  if (*room < n + 1) array = alloc((size_t)(*room = 2 * n + 1) * size);
-  if (n) memcpy(array, from, (size_t)n * size);
-  return array;
+  if (array && *room > n) return n ? memcpy(array, from, (size_t)n * size) : array;
+  *room = n;
+  return grow((void *)from, n, room, size);
 }
 
 struct graph remember_flat_program(struct graph *room)

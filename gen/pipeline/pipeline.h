@@ -127,8 +127,7 @@ enum action_kind action_kind(const char **at);
 /* Whether such an action says its micro-batch. */
 bool has_microbatch(enum action_kind kind);
 
-/* ------------------------------------------------------------------------------------ read_csv.c
- */
+/* ----------------------------------------------------------------------------------- read_csv.c */
 
 /* Whether it is the name of such a file, and not of a schedule. */
 bool is_csv(const char *schedule);
@@ -137,8 +136,7 @@ struct pipeline *read_csv(const char *name, const char *csv, const char **why);
 /* The same, but only of a valid schedule, and only its computation, without sends and receives. */
 struct pipeline *schedule_of_csv(const char *name, const char *csv, const char **why);
 
-/* --------------------------------------------------------------------------------- actions_here.c
- */
+/* ------------------------------------------------------------------------------- actions_here.c */
 
 /* The schedule of the graph's pipeline. NULL: it cannot be so, and *why says why. */
 const struct pipeline *pipeline_here(const char **why);
@@ -148,8 +146,7 @@ const struct pipeline *pipeline_here(const char **why);
 struct actions actions_of(const struct pipeline *p, int rank);
 struct actions actions_here(void);
 
-/* --------------------------------------------------------------------------------------- slots.c
- */
+/* -------------------------------------------------------------------------------------- slots.c */
 
 /* The slots of a rank's stages. A micro-batch has one from its stage's forward to the last action
    of the rank that reads its contents. */
@@ -162,6 +159,8 @@ struct rank_slots {
 };
 
 struct rank_slots slots_of_rank(const struct actions *actions);
+/* The same of the ranks whose program the graph is. */
+struct rank_slots slots_here(void);
 /* By slot where it begins, counted from the first one, and the end of the last one: each is as
    large as the largest that it holds. */
 int64_t *slot_begins(const struct rank_slots *slots, const struct slots *of_stage);
@@ -171,8 +170,7 @@ int64_t most_in_flight(const struct rank_slots *slots, const struct actions *act
 /* The bytes that the rank's stages before this one hold of a micro-batch. */
 int64_t bytes_before_stage(int stage);
 
-/* --------------------------------------------------------------------------------------- waits.c
- */
+/* -------------------------------------------------------------------------------------- waits.c */
 
 /* The actions in which ranks would wait for each other forever, or NULL. The pipeline has the edges
    of the graph's. */

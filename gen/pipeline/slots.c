@@ -100,6 +100,12 @@ struct rank_slots slots_of_rank(const struct actions *actions)
   return g.slots;
 }
 
+struct rank_slots slots_here(void)
+{
+  const struct actions actions = actions_here();
+  return slots_of_rank(&actions);
+}
+
 int64_t *slot_begins(const struct rank_slots *slots, const struct slots *of_stage)
 {
   int64_t *begin = alloc(((size_t)slots->n + 1) * sizeof *begin);

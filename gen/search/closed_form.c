@@ -37,9 +37,7 @@ static bool has_value(const struct search_space *s, const struct candidate *c,
                       enum search_kind kind, const char *value)
 {
   const int at = s->of_kind[kind];
-  if (at == NONE) return false;
-  const char *has = value_in(s, c, at);
-  return !strcmp(has ? has : s->at[at].usual, value);
+  return at != NONE && !strcmp(value_or_usual(s, c, at), value);
 }
 
 /* The idle micro-batches of a rank, and those in flight, for each of its stages' share. */

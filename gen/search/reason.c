@@ -15,8 +15,7 @@ static int unlike(const struct search_space *s, const struct candidate *a,
 
 static const char *value_shown(const struct search_space *s, const struct candidate *c, int setting)
 {
-  const char *value = value_in(s, c, setting);
-  if (!value) value = s->at[setting].usual;
+  const char *value = value_or_usual(s, c, setting);
   return *value ? text("%s=%s", s->at[setting].name, value) : text("no %s", s->at[setting].name);
 }
 
@@ -85,15 +84,15 @@ char *help_to_fit(const struct found *f)
   const struct candidate *c = &f->tried[f->closest];
   const struct evaluated *o = outcome_at(c->tried);
   struct buffer b = {0};
-  const double of_states = (double)(o->parameters + o->gradients + o->states);
+  const struct model_figures *m = &o->model;
+  const double of_states = m->parameter_memory + m->gradient_memory + m->state_memory;
   put(&b, "%s are lacking. These would help:\n", size_text(o->step.bytes + o->reserve - s->memory));
   const int again = s->of_kind[SEARCH_RECOMPUTE];
   if (again != NONE && s->at[again].pinned)
     put_help(&b, text("%s free to the search, to keep only inputs of layers", s->at[again].name),
-             (double)o->activations / 2);
+             m->activations / 2);
   put_help(&b, text("twice the devices, %d", 2 * s->devices), of_states / 2);
-  put_help(&b, "states of the optimizer in bfloat16", (double)o->states / 2);
-  if (s->batch > 1)
-    put_help(&b, "half the batch, or half the sequence", (double)o->activations / 2);
+  put_help(&b, "states of the optimizer in bfloat16", m->state_memory / 2);
+  if (s->batch > 1) put_help(&b, "half the batch, or half the sequence", m->activations / 2);
   return b.text;
 }

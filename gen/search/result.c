@@ -4,17 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-static int compare_tried(const struct found *f, int a, int b)
-{
-  const struct evaluated *x = outcome_at(f->tried[a].tried), *y = outcome_at(f->tried[b].tried);
-  const bool x_fits = candidate_fits(f->space, x), y_fits = candidate_fits(f->space, y);
-  if (x_fits != y_fits) return x_fits ? -1 : 1;
-  if (x_fits) return x->step.seconds < y->step.seconds ? -1 : x->step.seconds > y->step.seconds;
-  if (x->is_there != y->is_there) return x->is_there ? -1 : 1;
-  if (!x->is_there) return 0;
-  return x->step.bytes < y->step.bytes ? -1 : x->step.bytes > y->step.bytes;
-}
-
 /* The order: the chosen one, then by seconds; then what does not fit by its bytes; what is refused.
  */
 static int *order_of_found(const struct found *f)
@@ -31,16 +20,14 @@ static int *order_of_found(const struct found *f)
   return order;
 }
 
-/* "8 x dp_shard, 2 x tp": the numbers of ranks above 1; and the other settings. */
+/* "dp_shard=8 tp=2": the numbers of ranks above 1; and the other settings. */
 static char *part_of_settings(const struct search_space *s, const struct candidate *c, bool ranks)
 {
-  struct candidate only = *c;
   struct buffer b = {0};
   put_text(&b, "", 0);
   for (int i = 0; i < s->n; i++) {
-    if (is_rank_kind(s->at[i].kind) != ranks || !is_on(s, &only, i)) continue;
-    const char *value = value_in(s, c, i);
-    put(&b, "%s%s=%s", b.length ? " " : "", s->at[i].name, value ? value : s->at[i].usual);
+    if (is_rank_kind(s->at[i].kind) != ranks || !is_on(s, c, i)) continue;
+    put(&b, "%s%s=%s", b.length ? " " : "", s->at[i].name, value_or_usual(s, c, i));
   }
   return b.length ? b.text : ranks ? "one rank" : "-";
 }
@@ -135,15 +122,13 @@ void print_found(const struct found *f)
     if (!why) continue;
     if (!any) puts("\nwhy:");
     any = true;
-    const char *value = value_in(s, &f->tried[f->best], i);
-    if (!value) value = s->at[i].usual;
+    const char *value = value_or_usual(s, &f->tried[f->best], i);
     printf("  %s%s%s: %s\n", printable(s->at[i].name), *value ? "=" : " not given",
            printable(value), printable(why));
   }
 }
 
-/* ------------------------------------------------------------------------------------ search.json
- */
+/* ---------------------------------------------------------------------------------- search.json */
 
 static json_t *json_value(const char *value)
 {

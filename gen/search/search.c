@@ -47,8 +47,7 @@ int settings_on(const struct search_space *s, const struct candidate *c)
   return n;
 }
 
-/* -------------------------------------------------------------------------------- the first runs
- */
+/* ------------------------------------------------------------------------------- the first runs */
 
 static void add_definition(struct job *j, const char *name, const char *value)
 {
@@ -223,8 +222,7 @@ static void probe_ranks(struct search *s)
   }
 }
 
-/* --------------------------------------------------------------------------------------- the order
- */
+/* ------------------------------------------------------------------------------------ the order */
 
 /* How unlike two candidates are, for what the closed form leaves out. */
 static double distance(const struct search_space *s, const struct candidate *a,
@@ -358,8 +356,7 @@ static void sort_list(struct search *s)
   qsort(s->list, (size_t)s->n, sizeof *s->list, compare);
 }
 
-/* ----------------------------------------------------------------------------------------- rounds
- */
+/* --------------------------------------------------------------------------------------- rounds */
 
 static int index_of_tried(const struct found *f, const struct candidate *c)
 {
@@ -368,14 +365,15 @@ static int index_of_tried(const struct found *f, const struct candidate *c)
   return NONE;
 }
 
-static bool is_better(const struct found *f, int a, int b)
+int compare_tried(const struct found *f, int a, int b)
 {
   const struct evaluated *x = outcome_at(f->tried[a].tried), *y = outcome_at(f->tried[b].tried);
   const bool x_fits = candidate_fits(f->space, x), y_fits = candidate_fits(f->space, y);
-  if (x_fits != y_fits) return x_fits;
-  if (x_fits) return x->step.seconds < y->step.seconds;
-  if (x->is_there != y->is_there) return x->is_there;
-  return x->is_there && x->step.bytes < y->step.bytes;
+  if (x_fits != y_fits) return x_fits ? -1 : 1;
+  if (x_fits) return x->step.seconds < y->step.seconds ? -1 : x->step.seconds > y->step.seconds;
+  if (x->is_there != y->is_there) return x->is_there ? -1 : 1;
+  if (!x->is_there) return 0;
+  return x->step.bytes < y->step.bytes ? -1 : x->step.bytes > y->step.bytes;
 }
 
 /* Fewer settings, then fewer dimensions, then quicker. */
@@ -399,7 +397,8 @@ static void choose(struct found *f)
   for (int i = 0; i < f->n; i++) {
     const struct evaluated *o = outcome_at(f->tried[i].tried);
     if (!o->is_there) continue;
-    if (candidate_fits(f->space, o) && (f->best == NONE || is_better(f, i, f->best))) f->best = i;
+    if (candidate_fits(f->space, o) && (f->best == NONE || compare_tried(f, i, f->best) < 0))
+      f->best = i;
     if (f->closest == NONE || o->step.bytes < outcome_at(f->tried[f->closest].tried)->step.bytes)
       f->closest = i;
   }
@@ -472,8 +471,7 @@ static void try_rounds(struct search *s)
   }
 }
 
-/* --------------------------------------------------------------------------------------- refining
- */
+/* ------------------------------------------------------------------------------------- refining */
 
 struct near {
   const struct search *s;
@@ -502,7 +500,8 @@ static int value_index(const struct searched *at, int64_t number)
   return NONE;
 }
 
-/* The same with the micro-batches multiplied by 1, 2, 4, 1/2 and 1/4, which other ranks may ask. */
+/* The same with the micro-batches multiplied by 1, 2, 4, 8, 1/2, 1/4 and 1/8: other ranks may ask
+ * that. */
 static void add_with_microbatches(struct near *near, struct candidate c)
 {
   static const int up[] = {1, 2, 4, 1, 1, 8, 1}, down[] = {1, 1, 1, 2, 4, 1, 8};
@@ -569,7 +568,7 @@ static int next_leader(const struct found *f, const bool *was_varied, int *rank)
   for (int i = 0; i < f->n; i++) {
     if (!candidate_fits(f->space, outcome_at(f->tried[i].tried))) continue;
     int at = n < MOST_LEADERS ? n++ : MOST_LEADERS;
-    for (; at && is_better(f, i, leader[at - 1]); at--)
+    for (; at && compare_tried(f, i, leader[at - 1]) < 0; at--)
       if (at < MOST_LEADERS) leader[at] = leader[at - 1];
     if (at < MOST_LEADERS) leader[at] = i;
   }

@@ -62,8 +62,7 @@ struct evaluated {
   struct link intra, inter;
   char device[64];
   int64_t memory, reserve;
-  int64_t parameters, gradients, states, activations; /* bytes of a rank */
-  char why[LONGEST_WHY];                              /* not: the message */
+  char why[LONGEST_WHY]; /* not: the message */
 };
 
 /* ------------------------------------------------------------------------------------- space.c */
@@ -73,9 +72,10 @@ struct evaluated {
 struct search_space *read_space(void);
 /* The values of all settings, for so many devices. */
 void set_values(struct search_space *s);
-/* The value of a setting in a candidate, as a text or NULL: the default; and as a number of ranks,
-   1 where the plan has no such setting. */
+/* The value of a setting in a candidate, as a text or NULL: the default; the default in its place;
+   and as a number of ranks, 1 where the plan has no such setting. */
 const char *value_in(const struct search_space *s, const struct candidate *c, int setting);
+const char *value_or_usual(const struct search_space *s, const struct candidate *c, int setting);
 int64_t ranks_in(const struct search_space *s, const struct candidate *c, enum search_kind kind);
 int64_t microbatches_in(const struct search_space *s, const struct candidate *c);
 /* Whether the setting has another value than its default; whether it counts: see `with`. */
@@ -147,6 +147,8 @@ struct found {
   bool was_ended; /* by time or SIGINT */
 };
 struct found *search_plan(evaluator f);
+/* What fits before what does not, then by time, or by bytes; what is refused last. < 0: a first. */
+int compare_tried(const struct found *f, int a, int b);
 bool candidate_fits(const struct search_space *s, const struct evaluated *o);
 /* The number of settings that are on. */
 int settings_on(const struct search_space *s, const struct candidate *c);

@@ -120,6 +120,12 @@ const char *value_in(const struct search_space *s, const struct candidate *c, in
   return s->at[setting].value[c->v[setting]];
 }
 
+const char *value_or_usual(const struct search_space *s, const struct candidate *c, int setting)
+{
+  const char *value = value_in(s, c, setting);
+  return value ? value : s->at[setting].usual;
+}
+
 static int64_t number_of_value(const struct search_space *s, const struct candidate *c, int setting)
 {
   return s->at[setting].number[c->v[setting]];
@@ -227,8 +233,7 @@ static bool schedule_is_legal(const struct search_space *s, const struct candida
   const int at = s->of_kind[SEARCH_SCHEDULE], per_rank = s->of_kind[SEARCH_STAGES_OF_RANK];
   const int64_t ranks = ranks_in(s, c, SEARCH_STAGES);
   if (ranks == 1 || at == NONE) return true;
-  const char *name = value_in(s, c, at);
-  if (!name) name = s->at[at].usual;
+  const char *name = value_or_usual(s, c, at);
   if (!is_schedule(name)) return true; /* a file, or what the plan knows */
   int64_t stages = per_rank == NONE ? 0 : number_of_value(s, c, per_rank);
   if (!stages) stages = stages_implied(name);

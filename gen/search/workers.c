@@ -1,7 +1,7 @@
 /* workers.c: processes that evaluate candidates, one each, on all processors.
 
    A process may fail, crash or take too long: then only its candidate ends. Whatever it
-   finds is in shared memory, at a place that the candidate's turn decides, so the result does not
+   finds is in shared memory, at a place of the candidate's own, so the result does not
    depend on which process ends first. */
 #include "search/search.h"
 
