@@ -69,8 +69,7 @@ static int letter_count(const struct running *r, int i, int letter, bool merged)
   return times;
 }
 
-/* ---------------------------------------------------------------- along one dimension of the mesh
- */
+/* -------------------------------------------------------------- along one dimension of the mesh */
 
 /* Whether the row lets the letter be cut so: in strides only where it is a dimension of its own in
    all operands, and no kernel asks where its part begins. */

@@ -17,8 +17,7 @@ static bool is_index(int i, int n)
   return i >= NONE && i < n;
 }
 
-/* ---------------------------------------------------------------------------------------- values
- */
+/* --------------------------------------------------------------------------------------- values */
 
 static void check_shape(const struct shape *s)
 {
@@ -152,8 +151,7 @@ static void check_value(int value)
   }
 }
 
-/* ------------------------------------------------------------------------------------ operations
- */
+/* ----------------------------------------------------------------------------------- operations */
 
 /* Whether an operator with a rule of its own fits its inputs and outputs. */
 static void check_rule(const struct op *op)
@@ -268,8 +266,7 @@ static void check_op(int id)
   check_rule(op);
 }
 
-/* ------------------------------------------------------------------------------------- the others
- */
+/* ----------------------------------------------------------------------------------- the others */
 
 static void check_modules(void)
 {

@@ -10,8 +10,7 @@ bool has_work_of_stages(enum pass after)
   return graph->stages && after < PASS_OUTLINE;
 }
 
-/* ---------------------------------------------------------------------------------------- writing
- */
+/* -------------------------------------------------------------------------------------- writing */
 
 void put_pipeline_lines(int usual_place)
 {
@@ -47,8 +46,7 @@ void put_work_of_stage(int op)
   put_work_of_stage_fields(&w, &(struct work_of_stage){.stage = NONE});
 }
 
-/* ---------------------------------------------------------------------------------------- reading
- */
+/* -------------------------------------------------------------------------------------- reading */
 
 /* Up to `redistribute` the graph is that of all places, and after it that of the next place. */
 static void check_place(const struct pipeline_stages *s)

@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-/* -------------------------------------------------------------------------------- lines of values
- */
+/* ------------------------------------------------------------------------------ lines of values */
 
 static bool is_type_of_value(enum type *type)
 {
@@ -79,8 +78,7 @@ void read_value_line(void)
   note_bearer(&r.bearers, value);
 }
 
-/* ---------------------------------------------------------------------------- lines of operations
- */
+/* -------------------------------------------------------------------------- lines of operations */
 
 enum op_kind read_op_kind(void)
 {

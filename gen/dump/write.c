@@ -132,8 +132,7 @@ static void put_flat(void)
   if (graph->norder) put(&d.b, "}\n");
 }
 
-/* -------------------------------------------------------------------------------------- the rest
- */
+/* ------------------------------------------------------------------------------------- the rest */
 
 #define NAMED(member) x->member
 #define NAMELESS      NULL

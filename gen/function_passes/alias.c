@@ -10,8 +10,7 @@ static int root(const struct lifetimes *l, int value)
   return representative(l->plan, value);
 }
 
-/* ------------------------------------------------------------------------------------------- sums
- */
+/* ----------------------------------------------------------------------------------------- sums */
 
 /* The field that holds the place of an accumulator: of all losses, or of a parameter's gradients or
    sums; NULL: the value is no accumulator. */
@@ -32,8 +31,7 @@ static bool is_added_up(const struct lifetimes *l, int value)
   return runs_in_step() > 1 && !(v->role == GRADIENT && !l->note[v->of].added_up);
 }
 
-/* ------------------------------------------------------------------------------------------ views
- */
+/* ---------------------------------------------------------------------------------------- views */
 
 /* The bytes of one slice, if the value is a part of a whole one with others of its stack; or 0. */
 static int64_t slice_bytes(const struct lifetimes *l, int value)
@@ -54,8 +52,7 @@ static void show(struct lifetimes *l, int in, int out)
   l->plan->of[out].storage = storage;
 }
 
-/* ------------------------------------------------------------------------------------------ scans
- */
+/* ---------------------------------------------------------------------------------------- scans */
 
 /* The steps' values are slices of the whole value. */
 static void lay_slices(struct lifetimes *l, int stack, int whole)
@@ -114,8 +111,7 @@ static void share_wide(struct lifetimes *l)
   }
 }
 
-/* --------------------------------------------------------------------------------------- in place
- */
+/* ------------------------------------------------------------------------------------- in place */
 
 /* Whether a value of the arena may give its place to `out`, made at `at`, whose place is `to`. In a
    loop an iteration may only take the place of a value of the same iteration, with the same number
@@ -228,8 +224,7 @@ static void share_in_place(struct lifetimes *l, const struct op *op, int at)
   }
 }
 
-/* ---------------------------------------------------------------------------------------- buckets
- */
+/* -------------------------------------------------------------------------------------- buckets */
 
 /* The address of a member is one for all ranks and all micro-batches, so the members before it must
    have one size on all of them. */
@@ -280,8 +275,7 @@ static void share_buffer(struct lifetimes *l, const struct op *op)
   }
 }
 
-/* ------------------------------------------------------------------------------------- in the end
- */
+/* ----------------------------------------------------------------------------------- in the end */
 
 void find_aliases(struct lifetimes *l)
 {

@@ -64,8 +64,7 @@ void begin_placing(struct placing *p, struct memory_plan *plan, const struct lis
   }
 }
 
-/* ----------------------------------------------------------------------------------------- orders
- */
+/* --------------------------------------------------------------------------------------- orders */
 
 static int by_size(const struct item *x, const struct item *y)
 {
@@ -138,8 +137,7 @@ static void hurry(struct placing *p, int64_t bound)
   for (int k = 0; k < nlate; k++) p->order[nlate - 1 - k] = p->late[k];
 }
 
-/* ----------------------------------------------------------------------------------------- places
- */
+/* --------------------------------------------------------------------------------------- places */
 
 /* Places each value of the order at the lowest offset that does not conflict with those before.
    Returns the end of the last one. */
@@ -209,8 +207,7 @@ int64_t most_live(struct placing *p)
   return most;
 }
 
-/* ------------------------------------------------------------------------------------------ tries
- */
+/* ---------------------------------------------------------------------------------------- tries */
 
 /* Tries orders until one reaches the bound: the plain orders; then each with the values above the
    bound placed earlier; and, if `well`, orders near to these, fewer if there are more values. If

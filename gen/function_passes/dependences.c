@@ -16,8 +16,7 @@
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------- accesses to the bytes
- */
+/* ------------------------------------------------------------------------ accesses to the bytes */
 
 /* The latest accesses to the bytes of an alias class. */
 struct accesses {
@@ -158,8 +157,7 @@ static void find_dependences(struct span *s)
   }
 }
 
-/* ----------------------------------------------------------------------------------------- nodes
- */
+/* ---------------------------------------------------------------------------------------- nodes */
 
 static int64_t time_of_loop(const struct overlap *o, int body)
 {
@@ -253,8 +251,7 @@ static void make_nodes(struct span *s, const int *op, int n)
   }
 }
 
-/* ---------------------------------------------------------------------------------- predecessors
- */
+/* --------------------------------------------------------------------------------- predecessors */
 
 bool can_chain(const struct op *op, const struct op *predecessor)
 {

@@ -20,8 +20,7 @@ bool is_view(const struct op *op)
          (op->kind == OP_to_partial && op->reduction != SUM && have_same_parts(op->in[0], op->out));
 }
 
-/* ---------------------------------------------------------------------------------- fused kernels
- */
+/* -------------------------------------------------------------------------------- fused kernels */
 
 /* A read in a kernel of a value from outside: all facts except the value's place, which is compared
    for each pair of a kernel's reads and writes. */
@@ -100,8 +99,7 @@ static bool read_in_step(const struct memory_plan *plan, const struct op *op, in
   return true;
 }
 
-/* ---------------------------------------------------------------------------------- any operation
- */
+/* -------------------------------------------------------------------------------- any operation */
 
 bool adds_to_another(const struct op *op)
 {

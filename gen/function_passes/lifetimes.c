@@ -192,8 +192,7 @@ static void widen_at(struct lifetimes *l, int value, int at)
     a->depth = ahead;
 }
 
-/* ------------------------------------------------------------------------------------- lifetimes
- */
+/* ------------------------------------------------------------------------------------ lifetimes */
 
 /* Whether a stage of a pipeline takes the value from another stage of the same ranks: split
    backwards of the two have no fixed order. */

@@ -167,8 +167,7 @@ static bool lie_side_by_side(struct placed_ops *p, const struct bunch *b, int fu
   return true;
 }
 
-/* ------------------------------------------------------------------------------------ the function
- */
+/* --------------------------------------------------------------------------------- the function */
 
 static bool is_single(const struct op *op)
 {

@@ -51,8 +51,7 @@ struct search {
   int *moved, *op; /* lists that are refilled each time */
 };
 
-/* ----------------------------------------------------------------------------------------- moves
- */
+/* ---------------------------------------------------------------------------------------- moves */
 
 static void note_places(struct span *s, int from, int to)
 {
@@ -147,8 +146,7 @@ static void move(struct search *t, int from, int to)
   close_up_all(s);
 }
 
-/* ---------------------------------------------------------------------------------------- memory
- */
+/* --------------------------------------------------------------------------------------- memory */
 
 static int64_t peak_now(struct search *t)
 {
@@ -183,8 +181,7 @@ static bool overlap_fits(struct search *t)
   return overlap_has_room(t);
 }
 
-/* ------------------------------------------------------------------------------------ the search
- */
+/* ----------------------------------------------------------------------------------- the search */
 
 struct candidate {
   int from, to;
@@ -306,8 +303,7 @@ static void place_first_issue(struct span *s, int n)
   move_node(s, n, best);
 }
 
-/* ---------------------------------------------------------------------------------- the function
- */
+/* --------------------------------------------------------------------------------- the function */
 
 /* Records for each collective the result of the search: its time and its exposed time; and the
    collectives that are in flight when the function ends. Returns the time of the span. */

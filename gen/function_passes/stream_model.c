@@ -45,8 +45,7 @@ int first_dependent(const struct span *s, int n)
   return first;
 }
 
-/* -------------------------------------------------------------------------- collectives in flight
- */
+/* ------------------------------------------------------------------------ collectives in flight */
 
 static void clear_in_flight(struct span *s)
 {
@@ -115,8 +114,7 @@ static void await_before(struct span *s, int n)
   in_flight->n = left;
 }
 
-/* ------------------------------------------------------------------------------------ simulation
- */
+/* ----------------------------------------------------------------------------------- simulation */
 
 static void issue(struct span *s, int n)
 {

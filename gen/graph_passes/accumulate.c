@@ -158,8 +158,7 @@ static int updated_to(int id, int sum, struct layout to, struct list *later)
   return op->out;
 }
 
-/* ------------------------------------------------------------------ a parameter of several stages
- */
+/* ---------------------------------------------------------------- a parameter of several stages */
 
 /* Whether one stage makes the value. If *stage is NONE, sets it to that stage. An operation that
    `propagate` has added has no stage yet: it counts for the stages that make its inputs. */

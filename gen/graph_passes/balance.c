@@ -61,8 +61,7 @@ static double part_of_batch(void)
   return 1.0 / microbatches();
 }
 
-/* ------------------------------------------------------------------------------------ the pieces
- */
+/* ----------------------------------------------------------------------------------- the pieces */
 
 /* By place in the order, the piece of the operation. Modules that may begin a stage do so in this
    order. */
@@ -140,8 +139,7 @@ static void measure(struct balance *b)
   }
 }
 
-/* -------------------------------------------------------------------------------------- the cuts
- */
+/* ------------------------------------------------------------------------------------- the cuts */
 
 static int64_t takes(const struct balance *b, int from, int to)
 {

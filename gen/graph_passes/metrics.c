@@ -171,8 +171,7 @@ static void defer(struct deferring *d, int id)
   add(&d->later, id);
 }
 
-/* -------------------------------------------------------------------------------- the operations
- */
+/* ------------------------------------------------------------------------------- the operations */
 
 /* The whole value that a view shows, or the value itself. */
 static int shown(int value)

@@ -405,8 +405,7 @@ static int bring(struct recomputing *r, int value)
   return r->copy[value];
 }
 
-/* ---------------------------------------------------------------------------------- within memory
- */
+/* -------------------------------------------------------------------------------- within memory */
 
 struct list modules_with_levels(void)
 {

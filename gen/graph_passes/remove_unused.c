@@ -147,8 +147,7 @@ void drop_rest(void)
   drop_idle();
 }
 
-/* -------------------------------------------------------------------------- before the functions
- */
+/* ------------------------------------------------------------------------- before the functions */
 
 /* Removes the operations that no result needs from the order. */
 void leave_out_dead(void)

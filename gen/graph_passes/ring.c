@@ -104,8 +104,7 @@ static int passed_on(const struct ring *r, int value, int step)
   return sent(r, value, step, r->one_way ? step : 0, 0);
 }
 
-/* ------------------------------------------------------------------------------------ the blocks
- */
+/* ----------------------------------------------------------------------------------- the blocks */
 
 /* The value before it was gathered: follows its redistributions back. */
 static int before_gather(const struct ring *r, int value, struct placement cut)
@@ -195,8 +194,7 @@ static bool is_needed(const struct ring *r, int64_t keys, int step)
   return false;
 }
 
-/* ------------------------------------------------------------------------------------- the steps
- */
+/* ------------------------------------------------------------------------------------ the steps */
 
 /* The operation on the current block; its first output. */
 static int step_of(const struct ring *r, int n)

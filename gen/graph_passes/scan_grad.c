@@ -123,8 +123,7 @@ static void begin_shared(int last)
   }
 }
 
-/* --------------------------------------------------------------------------- after the first step
- */
+/* ------------------------------------------------------------------------- after the first step */
 
 static void hold_both(int last, int first)
 {

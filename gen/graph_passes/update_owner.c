@@ -11,8 +11,7 @@ struct together {
   int list;
 };
 
-/* ---------------------------------------------------------------------------------- on the owner
- */
+/* --------------------------------------------------------------------------------- on the owner */
 
 /* The time at which a step runs: for each parameter; then once for the stack; then, for the steps
    that need its results, again for each parameter. */

@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------ classes of ranks
- */
+/* ----------------------------------------------------------------------------- classes of ranks */
 
 /* The shapes and layouts that occur here, each once: what has equal parts on a rank has equal parts
    there. */
@@ -59,8 +58,7 @@ struct rank_classes find_rank_classes(int first, int last)
   return c;
 }
 
-/* ----------------------------------------------------------------------------------------- forms
- */
+/* ---------------------------------------------------------------------------------------- forms */
 
 static int class_of(int rank)
 {

@@ -72,8 +72,7 @@ struct measured {
   struct measured_run *run;
 };
 
-/* ------------------------------------------------------------------------------------ the reader
- */
+/* ----------------------------------------------------------------------------------- the reader */
 
 static const char *const use_name[MEMORY_USES] = {"read", "write", "copy", "update", "optimizer"};
 static const char *const function_name[ELEMENT_FUNCTIONS] = {"copy", "add",  "div",  "sqrt", "exp",
@@ -338,8 +337,7 @@ const struct measured *read_measured(const char *json, size_t length, const char
   return wrong ? NULL : m;
 }
 
-/* ------------------------------------------------------------------------------------- questions
- */
+/* ------------------------------------------------------------------------------------ questions */
 
 const char *measured_text(const struct measured *m)
 {

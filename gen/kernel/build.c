@@ -220,8 +220,7 @@ static struct code *open_row_of_threads(struct code *c, const struct kernel_buil
   return add_condition(c, f->guarded ? expr("%s < %ld", variable, f->row) : NULL);
 }
 
-/* --------------------------------------------------------------------------------------- columns
- */
+/* -------------------------------------------------------------------------------------- columns */
 
 /* The accumulator of a column: on the CPU the output, or an element of the part; on a GPU the
    thread's own, "sum_of[part][v]". */
@@ -243,8 +242,7 @@ static void start_columns(struct code *c, struct kernel_builder *k, const bool *
       add_assignment(c, column_place(k, n), word_expr(neutral_text(body_op(k->group, n))));
 }
 
-/* ------------------------------------------------------------------------------------------ a row
- */
+/* ---------------------------------------------------------------------------------------- a row */
 
 static void add_stages_once(struct code *c, struct kernel_builder *k)
 {
@@ -342,8 +340,7 @@ static void add_rows_in_loops(struct code *c, struct kernel_builder *k)
   add_results(c, k, rows);
 }
 
-/* ----------------------------------------------------------------------------- all rows in blocks
- */
+/* --------------------------------------------------------------------------- all rows in blocks */
 
 /* The number of this block, or warp. */
 static const struct expr *group_number(const struct kernel_builder *k)

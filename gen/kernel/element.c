@@ -64,8 +64,7 @@ static const struct expr *converted(const struct expr *e, enum type from, enum t
   return narrower ? prefix_expr(text("(%s)", c_type(to)), e) : e;
 }
 
-/* ---------------------------------------------------------------- what an operator's row computes
- */
+/* -------------------------------------------------------------- what an operator's row computes */
 
 /* An operation's expression under construction. */
 struct writing {

@@ -64,8 +64,7 @@ static bool is_same_in_all(const struct template *t, const int64_t *size)
   return true;
 }
 
-/* ------------------------------------------------------------------------- their new expressions
- */
+/* ------------------------------------------------------------------------ their new expressions */
 
 static const char *parameter_name(struct template *t, const char *name, const int64_t *size)
 {

@@ -10,8 +10,7 @@ static void lower_stage(struct actions *list, enum action_kind kind, int stage)
   put_action(list, (struct action){.kind = kind, .stage = stage});
 }
 
-/* ------------------------------------------------------------------------------------ parameters
- */
+/* ----------------------------------------------------------------------------------- parameters */
 
 enum { AHEAD = 3 }; /* stages whose parameters a rank has at once */
 
@@ -52,8 +51,7 @@ static struct actions with_parameters(const struct actions *order)
   return all;
 }
 
-/* ------------------------------------------------------------------------------------- gradients
- */
+/* ------------------------------------------------------------------------------------ gradients */
 
 /* After a stage's last B or W. */
 static struct actions with_gradients(const struct actions *order, const struct pipeline *p)

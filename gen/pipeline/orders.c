@@ -39,8 +39,7 @@ static bool is_loop(const struct order_shape *s, int rank, int stage)
   return stage % s->ranks == rank;
 }
 
-/* ------------------------------------------------------------------------------------- no rounds
- */
+/* ------------------------------------------------------------------------------------ no rounds */
 
 static void gpipe(const struct order_shape *s, int rank, struct actions *list)
 {
@@ -78,8 +77,7 @@ static void looped_bfs(const struct order_shape *s, int rank, struct actions *li
     for (int m = s->n - 1; m >= 0; m--) put_one(list, ACTION_B, k * s->ranks + rank, m);
 }
 
-/* ----------------------------------------------------------------------------------- interleaved
- */
+/* ---------------------------------------------------------------------------------- interleaved */
 
 /* The state of a rank that goes through its stages in rounds of micro-batches. */
 struct rounds {
@@ -150,8 +148,7 @@ static void interleaved_zero_bubble(const struct order_shape *s, int rank, struc
   while (r.w < all) orders_put_step(&r, ACTION_W, r.w++);
 }
 
-/* -------------------------------------------------------------------------------------- V shapes
- */
+/* ------------------------------------------------------------------------------------- V shapes */
 
 /* A rank with a stage on the way down (0) and one on the way up (1). */
 struct two_stages {
@@ -279,8 +276,7 @@ static void dualpipe_v(const struct order_shape *s, int rank, struct actions *li
   for (int k = 0; k < rank + 1; k++) put_waiting(&t);
 }
 
-/* --------------------------------------------------------------------------------- the schedules
- */
+/* -------------------------------------------------------------------------------- the schedules */
 
 static const char *needs_one_stage(const struct order_shape *s)
 {

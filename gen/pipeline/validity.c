@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------- one order
- */
+/* ------------------------------------------------------------------------------------ one order */
 
 /* The actions done for each stage and micro-batch: bits, by kind. */
 struct done {
@@ -78,8 +77,7 @@ const char *wrong_order(const struct pipeline *p)
   return why;
 }
 
-/* ------------------------------------------------------------------------------------ rendezvous
- */
+/* ----------------------------------------------------------------------------------- rendezvous */
 
 static bool is_send(enum action_kind kind)
 {
@@ -210,8 +208,7 @@ const char *wrong_moves(const struct pipeline *p)
   return b.length ? text("it hangs: %s", b.text) : what_is_not_received(&m);
 }
 
-/* ------------------------------------------------------------------------------------------ cost
- */
+/* ----------------------------------------------------------------------------------------- cost */
 
 /* The time at which the next stage has the result of each stage's forward for each micro-batch, and
    the previous stage that of its backward; 0: not yet. By rank, the time until which its sends to

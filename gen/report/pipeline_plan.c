@@ -96,8 +96,7 @@ void note_equal_stage(int other)
   place->memory -= slot_begins(&of_there, slots)[of_there.n];
 }
 
-/* ---------------------------------------------------------------------------------- the schedule
- */
+/* --------------------------------------------------------------------------------- the schedule */
 
 /* "F3", or "2F3" where ranks have several stages; of an overlap "2F3+5B1". */
 static const char *step_text(const struct pipeline *p, const struct action *a)

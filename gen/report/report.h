@@ -226,8 +226,7 @@ struct json_t *json_step(void);
 /* The file trace.json, if --trace asks for it. */
 void add_trace(void);
 
-/* ---------------------------------------------------------------------------------------- uses.c
- */
+/* --------------------------------------------------------------------------------------- uses.c */
 
 /* The bytes between uses of memory in a simulated step, from a beginning on: the operation of this
    module of a loop runs; and the bytes since the value's last use. */

@@ -198,8 +198,7 @@ static int count_columns(const struct kernel_builder *k)
   return n;
 }
 
-/* ------------------------------------------------------------------------------------ the schemes
- */
+/* ---------------------------------------------------------------------------------- the schemes */
 
 /* Whether a vector spans several rows: rows have one element each, and the kernel computes per-row
    values. */

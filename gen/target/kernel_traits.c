@@ -5,8 +5,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------ parts by options
- */
+/* ----------------------------------------------------------------------------- parts by options */
 
 static bool has_option(const struct op *of, const char *option)
 {
@@ -119,8 +118,7 @@ const char *kernel_file(const struct op *of, int rank)
   return strstr(file, "#if $") ? made_text_for_options(of, file) : file;
 }
 
-/* ------------------------------------------------------------------------------- what it declares
- */
+/* ----------------------------------------------------------------------------- what it declares */
 
 /* The operand for the functions' n-th parameter: the outputs come first. */
 int operand_of_parameter(const struct op *of, int n)

@@ -66,8 +66,7 @@ static double multiplying_seconds(const struct op *op)
   return measured_kernel() + measured_product(&s) * all / (2 * side * side * side);
 }
 
-/* ------------------------------------------------------------------------------------- attention
- */
+/* ------------------------------------------------------------------------------------ attention */
 
 /* The tiles of keys that a tile of queries meets, of so many keys. */
 static double tiles_of_keys(const struct op *op, double queries, double keys)
@@ -221,8 +220,7 @@ static double kernel_seconds(const struct op *op, value_reach *reach, void *of)
   return measured_kernel() + kernel_arithmetic(op) + kernel_memory(op, reach, of);
 }
 
-/* ------------------------------------------------------------------------------------ collectives
- */
+/* ---------------------------------------------------------------------------------- collectives */
 
 /* The bytes of the whole value, before or after. */
 static double bytes_of_whole(const struct op *op)
@@ -250,8 +248,7 @@ double measured_sending(double bytes)
   return measured_collective(OP_send, 2, bytes, false);
 }
 
-/* ---------------------------------------------------------------------------------- the operation
- */
+/* -------------------------------------------------------------------------------- the operation */
 
 double measured_seconds(const struct op *op, value_reach *reach, void *of)
 {

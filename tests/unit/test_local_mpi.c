@@ -167,8 +167,7 @@ static void message_and_collective(void)
     all_sum(0);
 }
 
-/* ------------------------------------------------------------------------------------- the ranks
- */
+/* ------------------------------------------------------------------------------------ the ranks */
 
 static _Noreturn void run_rank(int i, void (*body)(void))
 {
