@@ -28,7 +28,7 @@ static char *numbers_text(const int64_t *number, int n)
 static void put_slot_tables(struct buffer *b, const struct rank_slots *slots)
 {
   put(b,
-      "\n// Where the slots of micro-batches begin. A slot goes from one stage to another.\n"
+      "// Where the slots of micro-batches begin. A slot goes from one stage to another.\n"
       "static const long slot_begins[] = {\n  %s};\n"
       "// By micro-batch: its slot.\n",
       numbers_text(slot_begins(slots, graph->memory->slots), slots->n + 1));
@@ -65,8 +65,10 @@ static void put_slot_of_action(struct buffer *b, int stage)
     return;
   }
   put(b, "  %s = slot_begins[%s[of]]", slot_variable(stage), slots_table(stage));
-  if (at) put(b, " - %lldL", (long long)at);
-  put(b, ";\n");
+  if (at)
+    put(b, " - %lldL; // its first value's offset\n", (long long)at);
+  else
+    put(b, ";\n");
 }
 
 char *begin_actions_text(void)

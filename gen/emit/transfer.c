@@ -25,7 +25,10 @@ static const struct {
             .receive = "$call$, receive_from($value$, $n$, $type$, /* from */ $peer$, /* tag */ "
                        "$tag$, $group$));",
             .sent = "COLLECTIVE($line$, await_sent($value$));",
-            .all_of_slot = "COLLECTIVE($line$, await_sent_within($value$, $n$));",
+            .all_of_slot = "  // What an earlier micro-batch has sent from the slot.\n"
+                           "  COLLECTIVE($line$,\n"
+                           "      await_sent_within($value$,\n"
+                           "          $n$));\n",
             .all_sent = "  COLLECTIVE($line$, await_all_sent());\n",
         },
     [LIBRARY_NCCL] =
@@ -163,9 +166,8 @@ char *awaits_sent_text(const struct function *f, int rank)
     for (int k = 0; k < other->nop; k++) {
       const struct op *op = &graph->op[other->op[k]];
       if (stage_of_slots(op) == NONE || !is_sent(op->in[0], rank)) continue;
-      put(&b, "  %s // of the slot's last micro-batch\n",
-          at_once ? await_all_of_slot_text(op, f->stage) : await_sent_text(op, other, f->stage));
-      if (at_once) return b.text;
+      if (at_once) return text("%s", await_all_of_slot_text(op, f->stage));
+      put(&b, "  %s // of the slot's last micro-batch\n", await_sent_text(op, other, f->stage));
     }
   }
   return b.text;
