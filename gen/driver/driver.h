@@ -63,6 +63,13 @@ bool multiplies_by_onednn(void);
 /* Adds the runtime's files that the program uses, after all of its own. */
 void add_runtime(void);
 
+/* ------------------------------------------------------------------------------ report_query.c */
+
+/* --report FOLDER and --compare FOLDER FOLDER: writes the page or prints the comparison; then ends
+   tpgen. */
+void run_report_query(void);
+bool is_folder(const char *path);
+
 /* ---------------------------------------------------------------------------- schedule_query.c */
 
 /* --schedule: prints a pipeline's schedule as CSV, with --lowered the actions of its ranks; then

@@ -27,6 +27,7 @@ static const char usage[] =
     "                        where the ranks run: dgx-h100:16 is 16 nodes\n"
     "  --search-time S       end the search after so many seconds, with the best so far\n"
     "  --trace               write trace.json, too: the simulated step, for Perfetto\n"
+    "  --report              write report.html, too: the plan to look at in a browser\n"
     "  --check               write nothing: fail if DIRECTORY is not what the plan gives\n"
     "  --from=PASS           the plan is a file that --dump=PASS printed: go on from there\n"
     "  --dump=PASS           print the graph after a pass:";
@@ -46,6 +47,13 @@ static const char calibrate_usage[] =
     "\nusage: tpgen --calibrate -o DIRECTORY\n"
     "Writes a program that measures the machine on which DIRECTORY/run.sh runs, and leaves\n"
     "device.json there. A plan takes it in the place of a device's name: -D device=device.json.\n";
+
+static const char report_usage[] =
+    "\nusage: tpgen --report DIRECTORY [--metrics FILE] [-o FILE.html]\n"
+    "Writes a page of a program that tpgen wrote with --report, by default DIRECTORY/run.html, with\n"
+    "the steps of a run: FILE is that of run.sh --metrics.\n"
+    "\nusage: tpgen --compare DIRECTORY DIRECTORY [-o FILE.html]\n"
+    "Prints what differs between two programs; and writes a page with both.\n";
 
 static const char schedule_usage[] =
     "\nusage: tpgen --schedule NAME|FILE.csv [options]\n"
@@ -71,6 +79,7 @@ static void print_usage(FILE *to)
   fputs(move_usage, to);
   fputs(schedule_usage, to);
   fputs(calibrate_usage, to);
+  fputs(report_usage, to);
 }
 
 static void define(char *arg)
@@ -211,6 +220,19 @@ static void check_search_options(void)
                   options.definition[i].value, options.cluster);
 }
 
+/* Of folders that tpgen wrote. */
+static void check_report_query(int argc, char **argv)
+{
+  if (options.dump || options.explain || options.from || options.search || options.trace ||
+      options.check || options.ndefinition || options.cluster || options.emit ||
+      (options.compare && (options.report || options.metrics)))
+    usage_error(2, "--report and --compare of directories take --metrics and -o; tpgen --help tells "
+                   "more");
+  if (!options.compare) return;
+  if (optind + 2 != argc) usage_error(2, "--compare: give two directories that tpgen wrote");
+  options.other = argv[optind + 1];
+}
+
 /* The remaining options must fit together: a plan, --move, --schedule or --calibrate, with the
    options of each. */
 static void check_options(int argc, char **argv)
@@ -218,6 +240,8 @@ static void check_options(int argc, char **argv)
   bool makes = options.out || options.dump || options.explain;
   const bool takes_plan = !options.calibrate && !options.schedule && !options.move;
   if (options.cluster && (options.from || !takes_plan)) usage_error(2, "--cluster is for plans");
+  if ((options.report || options.compare || options.metrics) && !takes_plan)
+    usage_error(2, "--report, --compare and --metrics are for plans and what tpgen wrote");
   if (options.search_time > 0 && !options.search)
     usage_error(2, "--search-time is an option of --search");
   if (options.search && (options.from || options.dump || options.explain || !takes_plan))
@@ -247,7 +271,14 @@ static void check_options(int argc, char **argv)
   }
   if (options.json || options.planner || options.nlink)
     usage_error(2, "--json, --planner and --link are options of --move");
+  if (options.compare || (options.report && optind + 1 == argc && is_folder(argv[optind]))) {
+    check_report_query(argc, argv);
+    return;
+  }
+  if (options.metrics) usage_error(2, "--metrics is for --report DIRECTORY");
   check_one_plan(argc, argv);
+  if (options.report && !options.out)
+    usage_error(2, "--report: say where report.html goes: -o DIRECTORY");
   if (options.from && options.ndefinition)
     usage_error(2, "-D is for plans: what --dump printed has its values");
   if (options.from && options.dump && place_of_pass(options.dump) < place_of_pass(options.from))
@@ -264,7 +295,7 @@ static void read_options(int argc, char **argv)
   enum {
     TARGET = 256, RANKS, DUMP, FROM, TRACE, CHECK, FINITE, EXPLAIN, MOVE, PLANNER, LINK, JSON, EMIT,
     LIBRARY_NAME, SCHEDULE, RANKS_PP, STAGES, MICROBATCHES, LOWERED, REFERENCE, CALIBRATE, SEARCH,
-    SEARCH_TIME, CLUSTER, HELP, VERSION
+    SEARCH_TIME, CLUSTER, REPORT, METRICS, COMPARE, HELP, VERSION
   };
   static const struct option list[] = {
     {"target", required_argument, NULL, TARGET},
@@ -291,6 +322,9 @@ static void read_options(int argc, char **argv)
     {"search", no_argument, NULL, SEARCH},
     {"search-time", required_argument, NULL, SEARCH_TIME},
     {"cluster", required_argument, NULL, CLUSTER},
+    {"report", no_argument, NULL, REPORT},
+    {"metrics", required_argument, NULL, METRICS},
+    {"compare", no_argument, NULL, COMPARE},
     {"help", no_argument, NULL, HELP},
     {"version", no_argument, NULL, VERSION},
     {0},
@@ -326,6 +360,9 @@ static void read_options(int argc, char **argv)
     case SEARCH: options.search = true; break;
     case SEARCH_TIME: set_search_time(optarg); break;
     case CLUSTER: set_cluster_option(optarg); break;
+    case REPORT: options.report = true; break;
+    case METRICS: options.metrics = optarg; break;
+    case COMPARE: options.compare = true; break;
     case HELP: options.help = true; break;
     case VERSION: puts("tpgen " TPGEN_VERSION); end_printing();
     case ':': usage_error(2, "%s: its value is missing; tpgen --help tells more", given);
@@ -387,6 +424,7 @@ int main(int argc, char **argv)
     end_printing();
   }
   help_with_plan();
+  run_report_query();
   run_move_query();
   run_schedule_query();
   write_calibration();
@@ -398,6 +436,7 @@ int main(int argc, char **argv)
     add_search_json(found);
     add_chosen_plan(found);
   }
+  add_report_page();
   write_files(plan_shown(), plan_options->hash);
   print_notes();
   return 0;

@@ -62,6 +62,12 @@ struct setting {
   const char *divides;        /* a name: the values are that one's divisors; or "" */
 };
 
+/* The value of a setting, for report.html; is_given: by -D or pin. */
+struct shown_setting {
+  const char *name, *value;
+  bool is_given;
+};
+
 struct plan_options {
   const char *path; /* the plan's path, as messages and the output show it */
   const char *hash; /* 16 hexadecimal digits: a hash of everything that decides the output */
@@ -81,6 +87,8 @@ struct plan_options {
   struct async *async;
   int nsetting, setting_room;
   struct setting *setting; /* only where options.help */
+  int nshown, shown_room;
+  struct shown_setting *shown; /* only with options.report */
   int train_line;
   int steps;
   uint64_t seed;

@@ -117,6 +117,23 @@ static int add_setting(lua_State *L)
   return 0;
 }
 
+/* shows_settings(): whether a report shows them. show_setting(name, value, is given) */
+static int shows_settings(lua_State *L)
+{
+  lua_pushboolean(L, options.report);
+  return 1;
+}
+
+static int show_setting(lua_State *L)
+{
+  GROW(plan_options->shown, plan_options->nshown, plan_options->shown_room);
+  plan_options->shown[plan_options->nshown++] =
+      (struct shown_setting){.name = copy_text(luaL_checkstring(L, 1)),
+                             .value = copy_text(luaL_checkstring(L, 2)),
+                             .is_given = lua_toboolean(L, 3)};
+  return 0;
+}
+
 /* add_search(kind, {value, ...}, with, without, divides): how a search varies the setting that was
    added last. */
 static int add_search(lua_State *L)
@@ -169,6 +186,8 @@ void set_settings_bindings(lua_State *L)
                                        {"check_definitions", check_definitions},
                                        {"lists_settings", lists_settings},
                                        {"add_setting", add_setting},
+                                       {"shows_settings", shows_settings},
+                                       {"show_setting", show_setting},
                                        {"add_search", add_search},
                                        {"end_of_settings", end_of_settings},
                                        {"pin_setting", pin_setting},

@@ -319,5 +319,6 @@ void report_pipeline_json(struct buffer *b)
     struct pipeline_cost cost = pipeline_cost_of(p, times_of_stages(p));
     json_member(whole, "simulated_step", json_pipeline_step(p, &cost));
   }
-  put(b, "%s\n", json_text(whole, JSON_INDENT(2)));
+  if (options.report) add_pipeline_details(whole, p, times_of_stages(p));
+  put(b, "%s\n", plan_json_text(whole));
 }

@@ -148,6 +148,7 @@ static json_t *json_parameters(void)
                   f->member.n, "type", type_name(v->type), "shape", json_shape(v->shape),
                   "placement", json_layout(v->layout), "local", json_parts(f->member.at[0]));
     if (v->frozen) json_member(row, "frozen", json_true());
+    if (options.report) json_member(row, "asked", json_string(asked_by(f->member.at[0])));
     json_append(list, row);
   }
   return list;
@@ -217,5 +218,6 @@ void report_json(struct buffer *b)
   if (graph->nended) json_member(whole, "ended_early", json_early_ends());
   if (plan_options->nasync) json_member(whole, "async_tp", json_async_tp());
   if (device()) json_member(whole, "simulated_step", json_step());
-  put(b, "%s\n", json_text(whole, JSON_INDENT(2)));
+  if (options.report) add_plan_details(whole);
+  put(b, "%s\n", plan_json_text(whole));
 }

@@ -89,6 +89,21 @@ double seconds_of(const struct chain *c);
 /* Adds to plan.txt the totals of the collectives' traffic, by kind and by function. */
 void put_communication(struct buffer *b);
 
+/* ----------------------------------------------------------------------------------- compare.c */
+
+/* Prints what differs between two programs: of report_data_of() one, with "other", the second, and
+   "folders", the names of both. */
+void print_comparison(const json_t *data);
+
+/* ----------------------------------------------------------------------------------- details.c */
+
+/* --report: adds to plan.json what the page shows and plan.txt has no room for; the same for that of
+   a pipeline. */
+void add_plan_details(json_t *whole);
+void add_pipeline_details(json_t *whole, const struct pipeline *p, const struct stage_times *times);
+/* The text of plan.json: with --report rows of numbers are on one line. */
+char *plan_json_text(const json_t *whole);
+
 /* ----------------------------------------------------------------------------------- explain.c */
 
 /* --explain NAME: records the layouts and moves of the values of that name, with reasons, from
@@ -152,6 +167,17 @@ json_t *json_shape(struct shape s);
 void report_json(struct buffer *b);
 /* The members that every plan.json has. */
 struct json_t *json_head(void);
+
+/* -------------------------------------------------------------------------------------- page.c */
+
+/* --report: adds report.html, after all other files. */
+void add_report_page(void);
+/* What the page shows of the files in a folder: {"plan":, "stages":, "search":}; "metrics" may be
+   added, and "other", for a comparison. Ends tpgen where the folder has none. */
+json_t *report_data_of(const char *folder);
+/* The lines of a run's --metrics file. */
+json_t *read_metrics(const char *path);
+char *page_text(const json_t *data);
 
 /* ------------------------------------------------------------------------------ pipeline_plan.c */
 

@@ -15,7 +15,7 @@ void json_append(json_t *list, json_t *value)
 char *json_text(const json_t *whole, size_t flags)
 {
   char *text = whole ? json_dumps(whole, flags) : NULL;
-  json_t *again = text ? json_loads(text, 0, NULL) : NULL;
+  json_t *again = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
   if (!again || !json_equal(whole, again)) bug("emit", "what is written is not the JSON");
   return text;
 }

@@ -210,6 +210,10 @@ function plan.settings(rows, known)
     end
     core.end_of_settings()
   end
+  for _, row in ipairs(core.shows_settings() and all or {}) do
+    local value = values[row.name]
+    core.show_setting(row.name, value == nil and "" or tostring(value), given[row.name] ~= nil)
+  end
   return values
 end
 
