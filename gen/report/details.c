@@ -35,6 +35,7 @@ static json_t *json_machine(void)
                 d->bandwidth, "memory", (json_int_t)memory_limit());
   if (c.devices > 0) json_member(machine, "devices_of_node", json_integer(c.devices));
   for (int i = 0, stride = world_size(); i < mesh->ndim; i++) {
+    if (mesh->microbatch_axis[i]) continue;
     const struct link link = link_of_dimension(i);
     stride /= mesh->size[i];
     json_t *row =
@@ -88,12 +89,32 @@ struct rank_pairs {
   int64_t *give, *get;
 };
 
+static void add_pair(struct rank_pairs *p, int from, int to, int64_t times, int64_t bytes)
+{
+  int64_t *sum = &p->bytes[from * p->columns + to / p->block];
+  *sum = plus_times(*sum, times, bytes);
+}
+
+/* A stage sends to the ranks of another one that have the same place along the other dimensions. */
+static void add_sends(struct rank_pairs *p, const struct op *op, int times)
+{
+  for (int rank = 0; rank < p->rows; rank++) {
+    int at[MAX_MESH];
+    if (!runs_here(rank)) continue;
+    coordinate_of(rank, at);
+    at[graph->stages->mesh_dim] = coordinate_of_stage((int)op->number[2]);
+    add_pair(p, rank, rank_at_coordinate(at), times,
+             elements(local_shape(op->in[0], rank)) * type_bytes(graph->value[op->in[0]].type));
+  }
+}
+
 /* What a rank has and another one needs: each way of a collective sends at least that. Of an
    all_reduce each rank adds up a part, and sends it to all. */
 static void add_pairs(void *to, int id, int times)
 {
   struct rank_pairs *p = to;
   const struct op *op = &graph->op[id];
+  if (op->kind == OP_send) add_sends(p, op, times);
   if (!is_collective(op->kind)) return;
   const int n = group_size(op->group);
   const int64_t each = type_bytes(moved_type(op));
@@ -108,8 +129,7 @@ static void add_pairs(void *to, int id, int times)
       const int64_t elements = gathers_shards(op->kind)     ? p->give[mine]
                                : op->kind == OP_all_reduce ? 2 * p->give[k] / n
                                                            : p->give[k];
-      int64_t *sum = &p->bytes[rank * p->columns + member[k] / p->block];
-      *sum = plus_times(*sum, times, elements * each);
+      add_pair(p, rank, member[k], times, elements * each);
     }
   }
 }

@@ -78,7 +78,11 @@ static double count_parameters(const json_t *plan)
   const json_t *row, *size;
   json_array_foreach(json_object_get(plan, "parameters"), i, row)
   {
-    double each = figure_of(row, "count");
+    /* Those of other stages have no element here. */
+    const json_t *local = json_object_get(json_array_get(json_object_get(row, "local"), 0), "shape");
+    double each = figure_of(row, "count"), here = 1;
+    json_array_foreach(local, k, size) here *= json_number_value(size);
+    if (here == 0) continue;
     json_array_foreach(json_object_get(row, "shape"), k, size) each *= json_number_value(size);
     n += each;
   }
@@ -93,8 +97,10 @@ static char *mesh_text(const json_t *plan)
   const json_t *row;
   put_text(&b, "", 0);
   json_array_foreach(json_object_get(plan, "mesh"), i, row)
-      put(&b, "%s%s %" JSON_INTEGER_FORMAT, i ? " x " : "", string_of(row, "name"),
-          json_integer_value(json_object_get(row, "size")));
+  {
+    if (!json_object_get(row, "is_of_microbatches"))
+      put(&b, "%s%s %.0f", b.length ? " x " : "", string_of(row, "name"), figure_of(row, "size"));
+  }
   return b.text;
 }
 

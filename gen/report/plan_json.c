@@ -193,9 +193,13 @@ static json_t *json_early_ends(void)
 json_t *json_head(void)
 {
   json_t *mesh = json_array();
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    json_append(mesh, json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]), "size",
-                                graph->mesh.size[d]));
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    json_t *row =
+        json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]), "size", graph->mesh.size[d]);
+    if (options.report && graph->mesh.microbatch_axis[d])
+      json_member(row, "is_of_microbatches", json_true());
+    json_append(mesh, row);
+  }
   return json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:o}", "version", PLAN_VERSION, "tpgen",
                    TPGEN_VERSION, "plan", plan_shown(), "hash", plan_options->hash, "target",
                    target->name, "ranks", world_size(), "mesh", mesh);

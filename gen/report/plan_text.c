@@ -105,6 +105,8 @@ static bool has_equal_row(const struct stack *f, int value)
 {
   int first = f->member.at[0], a = graph->value[first].style, b = graph->value[value].style;
   if (!same_tensor(first, value) || trained[first] != trained[value]) return false;
+  /* The ranks at a place of a pipeline have the parameters of their stages alone. */
+  if (!same_shape(local_shape(first, 0), local_shape(value, 0))) return false;
   if (unit_line(first) != unit_line(value)) return false;
   if (a == NONE || b == NONE) return a == b && graph->value[first].line == graph->value[value].line;
   return graph->style[a].line == graph->style[b].line &&

@@ -97,7 +97,7 @@
 
   // ------------------------------------------------------------------------------------------------- dimensions
 
-  const mesh = data.plan.mesh;
+  const mesh = data.plan.mesh.filter((d) => !d.is_of_microbatches);
   const dimensionIndex = new Map(mesh.map((d, i) => [d.name, i]));
   const colorOf = (i) => `var(--c${i % 6})`;
   // The letter of a dimension, that colours alone do not say it: its first one that is free.
@@ -113,6 +113,7 @@
   function chips(to, placement) {
     for (const [name, at] of Object.entries(placement)) {
       const i = dimensionIndex.get(name);
+      if (i === undefined) continue; // micro-batches
       to.append("span").attr("class", `chip c${i % 6}`).attr("title", shown(name)).text(`${letters[i]} ${at}`);
     }
   }
@@ -246,6 +247,9 @@
     return words.join(".");
   }
 
+  // The parameters of which a rank here has a part: of a pipeline, those of its stages.
+  const here = (plan) => (plan.parameters ?? []).filter((p) => p.local.some((l) => !l.shape.includes(0)));
+
   // The tree of modules, with what each has: parameters and activations; bytes and seconds are sums of a subtree.
   function moduleTree(plan) {
     const folds = foldsOf(plan), root = { path: "", name: "the model", children: new Map(), rows: [], bytes: 0, seconds: 0 };
@@ -260,7 +264,7 @@
       return node;
     };
     const sizes = { f32: 4, bf16: 2, i32: 4, i64: 8, bool: 1, f64: 8 };
-    for (const p of plan.parameters ?? []) {
+    for (const p of here(plan)) {
       const dot = p.name.lastIndexOf(".");
       const each = d3.max(p.local, (l) => l.shape.reduce((a, b) => a * b, 1)) ?? 0;
       at(foldedPath(dot < 0 ? "" : p.name.slice(0, dot), folds)).rows.push({ kind: "parameter", name: p.name.slice(dot + 1), type: p.type,
@@ -367,7 +371,7 @@
 
   // Which rank has which block of a tensor: by the placements that are plain shards.
   function blockView(to, plan) {
-    const tensors = (plan.parameters ?? []).map((p) => ({ ...p, shape: p.shape }));
+    const tensors = here(plan);
     if (!tensors.length) return;
     to.append("h3").text("Which rank has which block");
     const choose = to.append("p").append("label").text("Tensor ").append("select").attr("aria-label", "Tensor");
@@ -383,7 +387,7 @@
     for (const [name, at] of Object.entries(t.placement)) {
       const m = /^S\((\d+)\)(?:\[(\d+)\])?$/.exec(at);
       if (at.startsWith("S") && !m) return null;
-      if (m) cuts[+m[1]].push({ dim: dimensionIndex.get(name), order: m[2] === undefined ? dimensionIndex.get(name) : +m[2] });
+      if (m && dimensionIndex.has(name)) cuts[+m[1]].push({ dim: dimensionIndex.get(name), order: m[2] === undefined ? dimensionIndex.get(name) : +m[2] });
     }
     for (const c of cuts) c.sort((a, b) => a.order - b.order);
     return cuts;
@@ -429,7 +433,7 @@
 
   function transferView(to, plan) {
     const rows = (plan.collectives ?? []).map((c) => ({ ...c, all: c.sent * c.times, seconds: (c.takes_ns ?? 0) * 1e-9 * c.times,
-      exposed: (c.waited_for_ns ?? 0) * 1e-9 * c.times }));
+      exposed: (c.waited_for_ns ?? 0) * 1e-9 * c.times, hidden: Math.max(0, (c.takes_ns ?? 0) - (c.waited_for_ns ?? 0)) * 1e-9 * c.times }));
     if (!rows.length) {
       to.append("p").text("No transfers in a step.");
       return;
@@ -450,7 +454,7 @@
       ...(timed ? [
         { name: "Time a step", text: (r) => secondsText(r.seconds), value: (r) => r.seconds, number: true },
         { name: "Exposed a step", text: (r) => secondsText(r.exposed), value: (r) => r.exposed, number: true },
-        { name: "Hidden", text: (r) => r.seconds ? percent(r.seconds - r.exposed, r.seconds) : "-", value: (r) => r.seconds ? 1 - r.exposed / r.seconds : 0, number: true },
+        { name: "Hidden", text: (r) => r.seconds ? percent(r.hidden, r.seconds) : "-", value: (r) => r.seconds ? r.hidden / r.seconds : 0, number: true },
         { name: "Beside", text: (r) => (r.beside ?? []).map(shown).join(", ") },
       ] : []),
       { name: "Why", text: (r) => shown(r.why) },
@@ -484,6 +488,9 @@
 
   // rows: names; bars: {row, begin, length, text, label, color, of}; all times in seconds.
   function timelineView(to, rows, bars, arrows, name) {
+    const used = [...new Set(bars.map((b) => b.row))].sort(d3.ascending); // streams on which nothing runs are left out
+    bars = bars.map((b) => ({ ...b, row: used.indexOf(b.row) }));
+    rows = used.map((r) => rows[r]);
     const left = 110, top = 24, h = 26, height = top + rows.length * h + 8, end = d3.max(bars, (b) => b.begin + b.length) || 1;
     const x = d3.scaleLinear().domain([0, end]).range([left, SVG_WIDTH - 8]);
     to.append("p").attr("class", "faint").text("Wheel or + and - zoom, drag or the arrow keys move, 0 shows all; a bar says what it is.");
@@ -603,7 +610,7 @@
     const layers = [...held.map((h) => ({ ...h, of: () => h.bytes })),
       { name: "activations kept for the backward", color: "var(--kept)", of: (p) => p.kept }, { name: "temporary", color: "var(--temporary)", of: (p) => p.temporary },
       { name: plan.pipeline_stage || slots ? "room beside: micro-batches in flight, and gaps" : "room beside", color: "var(--line)", of: (p) => Math.max(0, m.activations - p.kept - p.temporary) }];
-    const all = m.total + (m.libraries ?? 0), top = Math.max(all, limit) * 1.05, height = 320;
+    const all = m.total + (m.libraries ?? 0), near = limit && all > limit / 4, top = (near ? Math.max(all, limit) : all) * 1.1, height = 320;
     const picture = svg(to, height, `Memory of a rank over a step: ${bytesText(all)}${limit ? " of " + bytesText(limit) : ""}`);
     const x = d3.scaleLinear().domain([0, end]).range([90, SVG_WIDTH - 10]), y = d3.scaleLinear().domain([0, top]).range([height - 26, 8]);
     let below = points.map(() => 0);
@@ -616,7 +623,7 @@
     picture.append("g").attr("class", "axis").attr("transform", "translate(90,0)").call(d3.axisLeft(y).ticks(6).tickFormat(bytesText));
     picture.append("g").attr("class", "axis").attr("transform", `translate(0,${height - 26})`)
       .call(d3.axisBottom(x).ticks(8).tickFormat((t) => over.in_nanoseconds ? secondsText(t * 1e-9) : t));
-    if (limit) picture.append("line").attr("class", "limit").attr("x1", 90).attr("x2", SVG_WIDTH - 10).attr("y1", y(limit)).attr("y2", y(limit)).append("title").text("the device's " + bytesText(limit));
+    if (near) picture.append("line").attr("class", "limit").attr("x1", 90).attr("x2", SVG_WIDTH - 10).attr("y1", y(limit)).attr("y2", y(limit)).append("title").text("the device's " + bytesText(limit));
     key(to, layers.map((l) => ({ color: l.color, text: l.bytes === undefined ? l.name : `${l.name}: ${bytesText(l.bytes)}` })));
     to.append("p").text(`In all ${bytesText(all)}` + (limit ? `, ${percent(all, limit)} of ${bytesText(limit)}` : "") +
       `; the activations' arena ${bytesText(m.activations)}; most is held in ${shown(over.peak_in ?? "-")}.`);
@@ -656,13 +663,13 @@
     const s = section("alternatives", "Alternatives"), all = found.candidates.map((c, i) => ({ ...c, number: i,
       name: Object.entries(c.settings).map(([k, v]) => `${shown(k)}=${shown(v)}`).join(" ") || "defaults" }));
     const there = all.filter((c) => c.seconds > 0 && c.bytes > 0), limit = found.memory ?? data.plan.machine?.memory ?? 0, height = 420;
-    const x = d3.scaleLog().domain(d3.extent(there, (c) => c.seconds)).range([90, SVG_WIDTH - 20]).nice();
+    const x = d3.scaleLog().domain(d3.extent(there, (c) => c.seconds)).range([100, SVG_WIDTH - 30]);
     const y = d3.scaleLinear().domain([0, Math.max(limit, d3.quantile(there.map((c) => c.bytes).sort(d3.ascending), .95) ?? 0) * 1.1]).range([height - 30, 10]).clamp(true);
     const picture = svg(s, height, `${there.length} plans: step against memory`), isBest = (c) => JSON.stringify(c.settings) === JSON.stringify(found.best?.settings);
     picture.append("g").attr("class", "axis").attr("transform", `translate(0,${height - 30})`).call(d3.axisBottom(x).ticks(8).tickFormat((t) => secondsText(t)));
     picture.append("g").attr("class", "axis").attr("transform", "translate(90,0)").call(d3.axisLeft(y).ticks(6).tickFormat(bytesText));
     if (limit) picture.append("line").attr("class", "limit").attr("x1", 90).attr("x2", SVG_WIDTH - 20).attr("y1", y(limit)).attr("y2", y(limit));
-    const dots = picture.selectAll("g.dot").data(there).join("g").attr("class", "dot").attr("transform", (c) => `translate(${x(c.seconds)},${y(c.bytes)})`);
+    const dots = picture.selectAll("g.dot").data([...there].sort((a, b) => isBest(a) - isBest(b))).join("g").attr("class", "dot").attr("transform", (c) => `translate(${x(c.seconds)},${y(c.bytes)})`);
     dots.append("path").attr("d", d3.symbol().type((c) => isBest(c) ? d3.symbolStar : c.fits ? d3.symbolCircle : d3.symbolCross).size((c) => isBest(c) ? 160 : 40))
       .attr("fill", (c) => isBest(c) ? "var(--c1)" : c.fits ? "var(--c0)" : "var(--faint)");
     dots.append("title").text((c) => `${c.name}: ${secondsText(c.seconds)}, ${bytesText(c.bytes)}${c.why ? "; " + shown(c.why) : ""}`);
