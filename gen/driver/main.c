@@ -50,7 +50,8 @@ static const char calibrate_usage[] =
 
 static const char report_usage[] =
     "\nusage: tpgen --report DIRECTORY [--metrics FILE] [-o FILE.html]\n"
-    "Writes a page of a program that tpgen wrote with --report, by default DIRECTORY/run.html, with\n"
+    "Writes a page of a program that tpgen wrote with --report, by default DIRECTORY/run.html, "
+    "with\n"
     "the steps of a run: FILE is that of run.sh --metrics.\n"
     "\nusage: tpgen --compare DIRECTORY DIRECTORY [-o FILE.html]\n"
     "Prints what differs between two programs; and writes a page with both.\n";
@@ -226,8 +227,9 @@ static void check_report_query(int argc, char **argv)
   if (options.dump || options.explain || options.from || options.search || options.trace ||
       options.check || options.ndefinition || options.cluster || options.emit ||
       (options.compare && (options.report || options.metrics)))
-    usage_error(2, "--report and --compare of directories take --metrics and -o; tpgen --help tells "
-                   "more");
+    usage_error(2,
+                "--report and --compare of directories take --metrics and -o; tpgen --help tells "
+                "more");
   if (!options.compare) return;
   if (optind + 2 != argc) usage_error(2, "--compare: give two directories that tpgen wrote");
   options.other = argv[optind + 1];

@@ -25,7 +25,7 @@ static void write_page(const char *path, const char *page)
     begin[fread(begin, 1, sizeof begin - 1, there)] = 0;
     fclose(there);
     if (!strstr(begin, mark))
-      usage_error(3, "%s is there, and is no page that tpgen wrote; it stays", path);
+      usage_error(3, "%s exists, and is no page that tpgen wrote: say another name with -o", path);
   }
   FILE *f = fopen(part, "w");
   if (!f) usage_error(3, "cannot write %s: %s", part, strerror(errno));
@@ -43,7 +43,8 @@ void run_report_query(void)
     json_t *data = report_data_of(options.plan);
     json_t *other = report_data_of(options.other);
     json_member(data, "other", other);
-    json_member(data, "folders", json_pack("[s, s]", printable(options.plan), printable(options.other)));
+    json_member(data, "folders",
+                json_pack("[s, s]", printable(options.plan), printable(options.other)));
     print_comparison(data);
     if (options.out) write_page(options.out, page_text(data));
     end_printing();

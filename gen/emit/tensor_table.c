@@ -59,7 +59,7 @@ const struct stacks *find_tensors(void)
       list[n++] = i;
   qsort(list + first, (size_t)(n - first), sizeof *list, by_name);
   name_on_all_ranks = names_on_all_ranks();
-  tensors = find_stacks(n, list, lies_behind);
+  tensors = find_stacks(n, list, lies_behind, false);
   return &tensors;
 }
 

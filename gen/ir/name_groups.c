@@ -37,7 +37,7 @@ static struct parts name_groups_parts_of(const char *name)
 /* Whether the name is the next member's in the stack. */
 static bool goes_on(const struct stack *f, const struct parts *p)
 {
-  return f->rest && p->number == f->member.n && strlen(f->name) == p->before &&
+  return f->rest && p->number == f->first + f->member.n && strlen(f->name) == p->before &&
          !memcmp(f->name, p->name, p->before) && !strcmp(f->rest, p->rest);
 }
 
@@ -68,7 +68,8 @@ static struct index new_index(int n)
   return index;
 }
 
-struct stacks find_stacks(int n, const int *value, bool (*fits)(const struct stack *f, int value))
+struct stacks find_stacks(int n, const int *value, bool (*fits)(const struct stack *f, int value),
+                          bool from_any)
 {
   struct stacks all = {.at = alloc((size_t)(n + 1) * sizeof *all.at)};
   struct index index = new_index(n);
@@ -80,9 +81,11 @@ struct stacks find_stacks(int n, const int *value, bool (*fits)(const struct sta
     if (k == NONE || !fits(&all.at[k], value[i])) {
       k = all.n++;
       /* A stack of one name, which others may join. */
-      all.at[k] = (!p.rest || p.number)
+      all.at[k] = (!p.rest || (p.number && !from_any))
                       ? (struct stack){.name = p.name}
-                      : (struct stack){.name = text("%.*s", (int)p.before, p.name), .rest = p.rest};
+                      : (struct stack){.name = text("%.*s", (int)p.before, p.name),
+                                       .rest = p.rest,
+                                       .first = p.number};
       index.before[k] = *last;
       if (all.at[k].rest) *last = k;
     }
@@ -119,7 +122,8 @@ bool alias_goes_on(const struct stack *f, int value)
 
 char *stack_text(const struct stack *f)
 {
-  return f->rest ? text("%s0-%d%s", f->name, f->member.n - 1, f->rest) : copy_text(f->name);
+  return f->rest ? text("%s%d-%d%s", f->name, f->first, f->first + f->member.n - 1, f->rest)
+                 : copy_text(f->name);
 }
 
 bool same_tensor(int a, int b)

@@ -8,6 +8,7 @@
    single value `name` is the whole name, and `rest` NULL. */
 struct stack {
   const char *name, *rest;
+  int first; /* the number of its first member */
   struct list member;
 };
 struct stacks {
@@ -18,8 +19,9 @@ struct stacks {
 /* ------------------------------------------------------------------------------- name_groups.c */
 
 /* The n values as stacks, each at its first member's place. `fits` says whether a value may
-   join a stack. */
-struct stacks find_stacks(int n, const int *value, bool (*fits)(const struct stack *f, int value));
+   join a stack. from_any: a stack may begin with any number, else only with 0. */
+struct stacks find_stacks(int n, const int *value, bool (*fits)(const struct stack *f, int value),
+                          bool from_any);
 /* "layers.0-31.wq.weight" */
 char *stack_text(const struct stack *f);
 /* The name in files of others, taken apart in the same way; name is NULL where there is none. */

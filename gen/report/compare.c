@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
 static double figure(const json_t *plan, const char *of, const char *name)
 {
   return json_number_value(json_object_get(json_object_get(plan, of), name));
@@ -60,7 +59,8 @@ static double memory_of_plan(const json_t *plan)
   return most;
 }
 
-/* The collectives of a kind, over a dimension, in a phase: in a step, and the bytes a rank sends. */
+/* The collectives of a kind, over a dimension, in a phase: in a step, and the bytes a rank sends.
+ */
 struct transfers {
   const char *name;
   double times[2], sent[2];

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-/* ---------------------------------------------------------------------- settings and the machine */
+/* ---------------------------------------------------------------------- settings and the machine
+ */
 
 static json_t *json_settings(void)
 {
@@ -29,18 +30,16 @@ static json_t *json_machine(void)
   const struct mesh *mesh = &graph->mesh;
   const struct cluster c = has_cluster() ? mesh->cluster : usual_cluster(d);
   json_t *links = json_array();
-  json_t *machine =
-      json_pack("{s:s, s:f, s:s, s:f, s:I}", "device", printable(d->name), "flops",
-                d->flops[step_arithmetic()], "arithmetic", type[step_arithmetic()], "bandwidth",
-                d->bandwidth, "memory", (json_int_t)memory_limit());
+  json_t *machine = json_pack("{s:s, s:f, s:s, s:f, s:I}", "device", printable(d->name), "flops",
+                              d->flops[step_arithmetic()], "arithmetic", type[step_arithmetic()],
+                              "bandwidth", d->bandwidth, "memory", (json_int_t)memory_limit());
   if (c.devices > 0) json_member(machine, "devices_of_node", json_integer(c.devices));
   for (int i = 0, stride = world_size(); i < mesh->ndim; i++) {
     if (mesh->microbatch_axis[i]) continue;
     const struct link link = link_of_dimension(i);
     stride /= mesh->size[i];
-    json_t *row =
-        json_pack("{s:s, s:f, s:f}", "dimension", printable(mesh->name[i]), "bandwidth",
-                  link.bandwidth, "latency", link.latency);
+    json_t *row = json_pack("{s:s, s:f, s:f}", "dimension", printable(mesh->name[i]), "bandwidth",
+                            link.bandwidth, "latency", link.latency);
     if (c.devices > 0)
       json_member(row, "in_node", json_boolean(c.devices % (stride * mesh->size[i]) == 0));
     json_append(links, row);
@@ -51,7 +50,7 @@ static json_t *json_machine(void)
 
 /* -------------------------------------------------------------------------------- activations */
 
-/* Those of a stack once: the first stands for all. */
+/* Of a stack only the first. */
 static void add_activation(void *to, int id, int times)
 {
   const struct op *op = &graph->op[id];
@@ -67,10 +66,10 @@ static void add_activation(void *to, int id, int times)
     const bool is_held = in_arena(storage_of(value)) && storage_of(value) == value;
     json_t *row =
         json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:I, s:i}", "name", shown_name(value),
-                  "module", v->module == NONE ? "" : printable(graph->module[v->module].path), "type",
-                  type_name(v->type), "shape", json_shape(v->shape), "placement", placement, "local",
-                  json_shape(local_shape(value, 0)), "phase", phase_name[op->phase], "bytes",
-                  (json_int_t)(is_held ? arena_size(graph->memory, value) : 0), "line",
+                  "module", v->module == NONE ? "" : printable(graph->module[v->module].path),
+                  "type", type_name(v->type), "shape", json_shape(v->shape), "placement", placement,
+                  "local", json_shape(local_shape(value, 0)), "phase", phase_name[op->phase],
+                  "bytes", (json_int_t)(is_held ? arena_size(graph->memory, value) : 0), "line",
                   op->line % LINES_OF_FILE);
     if (is_held && allocation_of(value).depth > 1)
       json_member(row, "kept", json_integer(allocation_of(value).depth));
@@ -79,7 +78,8 @@ static void add_activation(void *to, int id, int times)
   }
 }
 
-/* --------------------------------------------------------------------------- bytes between ranks */
+/* --------------------------------------------------------------------------- bytes between ranks
+ */
 
 enum { MOST_ROWS = 64 };
 
@@ -126,7 +126,7 @@ static void add_pairs(void *to, int id, int times)
     while (mine < n && member[mine] != rank) mine++;
     for (int k = 0; k < n; k++) {
       if (member[k] == rank) continue;
-      const int64_t elements = gathers_shards(op->kind)     ? p->give[mine]
+      const int64_t elements = gathers_shards(op->kind)    ? p->give[mine]
                                : op->kind == OP_all_reduce ? 2 * p->give[k] / n
                                                            : p->give[k];
       add_pair(p, rank, member[k], times, elements * each);
@@ -147,8 +147,7 @@ static json_t *json_pairs(void)
   json_t *rows = json_array();
   for (int r = 0; r < p.rows; r++) {
     json_t *row = json_array();
-    for (int c = 0; c < p.columns; c++)
-      json_append(row, json_integer(p.bytes[r * p.columns + c]));
+    for (int c = 0; c < p.columns; c++) json_append(row, json_integer(p.bytes[r * p.columns + c]));
     json_append(rows, row);
   }
   return json_pack("{s:i, s:o}", "ranks_of_column", p.block, "bytes", rows);
@@ -182,12 +181,11 @@ static json_t *json_timeline(void)
     const struct op *op = &graph->op[r->op];
     if (number[r->op] == NONE) {
       number[r->op] = n++;
-      json_t *row = json_pack(
-          "{s:s, s:s, s:s, s:i}", "name",
-          is_collective(op->kind) ? kind_of(op) : called(op, shown_name), "phase",
-          phase_name[op->phase], "module",
-          op->module == NONE ? "" : printable(graph->module[op->module].path), "line",
-          op->line % LINES_OF_FILE);
+      json_t *row = json_pack("{s:s, s:s, s:s, s:i}", "name",
+                              is_collective(op->kind) ? kind_of(op) : called(op, shown_name),
+                              "phase", phase_name[op->phase], "module",
+                              op->module == NONE ? "" : printable(graph->module[op->module].path),
+                              "line", op->line % LINES_OF_FILE);
       if (is_collective(op->kind))
         json_member(row, "group", json_string(printable(graph->group[op->group].name)));
       add_file_of(row, op->line);
@@ -210,7 +208,7 @@ static json_t *json_timeline(void)
 /* ---------------------------------------------------------------------- the memory over a step */
 
 /* A range of the arena, as each of its users has it. */
-struct held {
+struct arena_range {
   int value, first, last; /* program points */
   int makes, takes;       /* loops that fill its stack, and that read it last; or NONE */
   int depth;
@@ -224,7 +222,7 @@ struct memory_sample {
 
 struct over_time {
   int n, nop;
-  struct held *held;
+  struct arena_range *held;
   int *op, *at, *loop; /* by program point: the operation; by operation: the point, the loop */
   int samples, room;
   struct {
@@ -252,21 +250,22 @@ static void find_held(struct over_time *t)
     if (!in_arena(i) || a.storage != i || a.first == NONE || a.in_flight != NONE) continue;
     if (a.first >= t->nop || a.last >= t->nop) continue;
     const int makes = t->op[a.first], takes = t->op[a.last];
-    t->held[t->n++] = (struct held){
-        .value = i,
-        .first = a.first,
-        .last = a.last,
-        .makes = t->loop[makes],
-        .takes = t->loop[takes],
-        .depth = a.depth,
-        .bytes = arena_size(graph->memory, i),
-        .is_kept = graph->op[makes].phase == FORWARD && graph->op[takes].phase == BACKWARD};
+    t->held[t->n++] = (struct arena_range){.value = i,
+                                           .first = a.first,
+                                           .last = a.last,
+                                           .makes = t->loop[makes],
+                                           .takes = t->loop[takes],
+                                           .depth = a.depth,
+                                           .bytes = arena_size(graph->memory, i),
+                                           .is_kept = graph->op[makes].phase == FORWARD &&
+                                                      graph->op[takes].phase == BACKWARD};
   }
 }
 
 /* The bytes of it when an operation runs: a loop fills a stack value by value, and another one
    takes it apart. */
-static int64_t bytes_when(const struct over_time *t, const struct held *h, int id, int module)
+static int64_t bytes_when(const struct over_time *t, const struct arena_range *h, int id,
+                          int module)
 {
   const int at = t->at[id], loop = t->loop[id];
   if (at < h->first || at > h->last) return 0;
@@ -282,8 +281,7 @@ static void sample_memory(void *to, int id, int module)
   struct over_time *t = to;
   struct memory_sample now = {0};
   for (int i = 0; i < t->n; i++)
-    *(t->held[i].is_kept ? &now.kept : &now.temporary) +=
-        bytes_when(t, &t->held[i], id, module);
+    *(t->held[i].is_kept ? &now.kept : &now.temporary) += bytes_when(t, &t->held[i], id, module);
   if (now.kept + now.temporary > t->most) {
     t->most = now.kept + now.temporary;
     t->most_op = id;
@@ -314,7 +312,7 @@ static json_t *json_peak(const struct over_time *t)
     }
     if (best == NONE) break;
     add(&shown, best);
-    const struct held *h = &t->held[best];
+    const struct arena_range *h = &t->held[best];
     const struct value *v = &graph->value[h->value];
     json_append(list, json_pack("{s:s, s:s, s:I, s:i, s:b}", "name", shown_name(h->value), "module",
                                 v->module == NONE ? "" : printable(graph->module[v->module].path),
@@ -388,9 +386,10 @@ void add_pipeline_details(json_t *whole, const struct pipeline *p, const struct 
       int64_t now = cost.begin[r][i];
       for (int k = 0, n = action_parts(&p->order[r].at[i], part); k < n; k++) {
         const int64_t took = times[part[k].stage].takes[part[k].kind];
-        json_append(actions, json_pack("[i, s, i, i, I, I]", r, action_text(&part[k]), part[k].stage,
-                                       part[k].microbatch, (json_int_t)nanoseconds(now),
-                                       (json_int_t)nanoseconds(took)));
+        json_append(actions,
+                    json_pack("[i, s, i, i, I, I]", r, action_text(&part[k]), part[k].stage,
+                              part[k].microbatch, (json_int_t)nanoseconds(now),
+                              (json_int_t)nanoseconds(took)));
         now += took;
       }
     }

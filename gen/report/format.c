@@ -53,3 +53,10 @@ void add_file_of(json_t *object, int line)
 {
   if (line >= LINES_OF_FILE) json_member(object, "file", json_string(file_shown(line)));
 }
+
+json_t *json_shape(struct shape s)
+{
+  json_t *list = json_array();
+  for (int d = 0; d < s.ndim; d++) json_append(list, json_integer(s.size[d]));
+  return list;
+}

@@ -1,4 +1,5 @@
-/* page.c: report.html: a plan, or two, or a run, to look at in a browser. One file without a network.
+/* page.c: report.html: a plan, or two, or a run, to look at in a browser. One file without a
+   network.
 
    Takes   plan.json, those of stages, search.json and a run's metrics: of this program, or of a
            folder that tpgen wrote.
@@ -8,7 +9,6 @@
    Names come from plans and files of other people. As JSON in a script element they have no < of
    their own; as text they are escaped; the page's policy runs only the two scripts whose hashes it
    has. */
-#include "lua/lua.h"
 #include "report/report.h"
 
 #include <errno.h>
@@ -79,7 +79,8 @@ static double count_parameters(const json_t *plan)
   json_array_foreach(json_object_get(plan, "parameters"), i, row)
   {
     /* Those of other stages have no element here. */
-    const json_t *local = json_object_get(json_array_get(json_object_get(row, "local"), 0), "shape");
+    const json_t *local =
+        json_object_get(json_array_get(json_object_get(row, "local"), 0), "shape");
     double each = figure_of(row, "count"), here = 1;
     json_array_foreach(local, k, size) here *= json_number_value(size);
     if (here == 0) continue;
@@ -132,9 +133,8 @@ static char *assumptions_of(const json_t *plan)
   {
     const json_t *in_node = json_object_get(link, "in_node");
     put(&b, "; %s over links of %s and %s%s", string_of(link, "dimension"),
-        scaled_text(figure_of(link, "bandwidth"), "B/s"),
-        duration_text(figure_of(link, "latency")),
-        !in_node                 ? ""
+        scaled_text(figure_of(link, "bandwidth"), "B/s"), duration_text(figure_of(link, "latency")),
+        !in_node                ? ""
         : json_is_true(in_node) ? " within a node"
                                 : " between nodes");
   }
@@ -183,9 +183,9 @@ char *page_text(const json_t *data)
 {
   const json_t *plan = json_object_get(data, "plan"), *stages = json_object_get(data, "stages");
   const json_t *other = json_object_get(data, "other");
-  const char *title =
-      other ? text("%s and %s", string_of(plan, "plan"), string_of(json_object_get(other, "plan"), "plan"))
-            : string_of(plan, "plan");
+  const char *title = other ? text("%s and %s", string_of(plan, "plan"),
+                                   string_of(json_object_get(other, "plan"), "plan"))
+                            : string_of(plan, "plan");
   return fill(embedded_template("page.html"), "policy", embedded_template("page_policy.txt"),
               "title", html(title), "facts", facts_of(plan, stages), "assumptions",
               html(assumptions_of(plan)), "style", embedded_template("report.css"), "licence",

@@ -4,13 +4,6 @@
 /* In the form that plans/plan.schema.json describes. */
 enum { PLAN_VERSION = 1 };
 
-json_t *json_shape(struct shape s)
-{
-  json_t *list = json_array();
-  for (int d = 0; d < s.ndim; d++) json_append(list, json_integer(s.size[d]));
-  return list;
-}
-
 static json_t *json_layout(struct layout layout)
 {
   json_t *object = json_object();
@@ -194,8 +187,8 @@ json_t *json_head(void)
 {
   json_t *mesh = json_array();
   for (int d = 0; d < graph->mesh.ndim; d++) {
-    json_t *row =
-        json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]), "size", graph->mesh.size[d]);
+    json_t *row = json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]), "size",
+                            graph->mesh.size[d]);
     if (options.report && graph->mesh.microbatch_axis[d])
       json_member(row, "is_of_microbatches", json_true());
     json_append(mesh, row);

@@ -105,7 +105,7 @@ static bool has_equal_row(const struct stack *f, int value)
 {
   int first = f->member.at[0], a = graph->value[first].style, b = graph->value[value].style;
   if (!same_tensor(first, value) || trained[first] != trained[value]) return false;
-  /* The ranks at a place of a pipeline have the parameters of their stages alone. */
+  /* The ranks at a place of a pipeline have only the parameters of their stages. */
   if (!same_shape(local_shape(first, 0), local_shape(value, 0))) return false;
   if (unit_line(first) != unit_line(value)) return false;
   if (a == NONE || b == NONE) return a == b && graph->value[first].line == graph->value[value].line;
@@ -121,7 +121,7 @@ struct stacks find_parameters(void)
     if (graph->value[i].role == GRADIENT) trained[graph->value[i].of] = true;
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].role == PARAMETER) list[n++] = i;
-  return find_stacks(n, list, has_equal_row);
+  return find_stacks(n, list, has_equal_row, true);
 }
 
 /* A row of a table; its last column is on a line of its own if the row would be too wide. */

@@ -10,6 +10,7 @@
 #include "function_passes/function_passes.h"
 #include "naming/naming.h"
 #include "emit/emit.h"
+#include "lua/lua.h"
 
 #include <jansson.h>
 
@@ -97,8 +98,8 @@ void print_comparison(const json_t *data);
 
 /* ----------------------------------------------------------------------------------- details.c */
 
-/* --report: adds to plan.json what the page shows and plan.txt has no room for; the same for that of
-   a pipeline. */
+/* --report: adds to plan.json what the page shows and plan.txt has no room for; the same for that
+   of a pipeline. */
 void add_plan_details(json_t *whole);
 void add_pipeline_details(json_t *whole, const struct pipeline *p, const struct stage_times *times);
 /* The text of plan.json: with --report rows of numbers are on one line. */
@@ -120,6 +121,7 @@ struct model_figures model_figures(void);
 
 /* ------------------------------------------------------------------------------------ format.c */
 
+json_t *json_shape(struct shape s);
 /* Adds "file" for a line that is not in the plan itself. */
 void add_file_of(json_t *object, int line);
 /* The name of the value in reports. */
@@ -162,7 +164,6 @@ void put_optimizers_of_plan(struct buffer *b);
 
 /* --------------------------------------------------------------------------------- plan_json.c */
 
-json_t *json_shape(struct shape s);
 /* plan.json. */
 void report_json(struct buffer *b);
 /* The members that every plan.json has. */

@@ -60,9 +60,9 @@ struct definition {
 struct options {
   const char *plan, *out;
   bool check, trace;
-  bool report;           /* report.html, too */
-  const char *metrics;   /* a file of --metrics lines for report.html; or NULL */
-  bool compare;          /* the folder `plan` with the folder `other` */
+  bool report;         /* report.html, too */
+  const char *metrics; /* a file of --metrics lines for report.html; or NULL */
+  bool compare;        /* the folder `plan` with the folder `other` */
   const char *other;
   bool help;             /* the plan is read for its settings only */
   const char *reference; /* "markdown" or "types": the plan language's, and no plan; or NULL */
