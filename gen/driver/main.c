@@ -404,6 +404,7 @@ static const struct found *searched_plan(void)
   if (f->best == NONE) {
     if (options.out) {
       add_search_json(f);
+      add_report_page();
       write_files(options.plan, "");
     }
     if (fflush(stdout) || ferror(stdout)) usage_error(3, "cannot write to standard output");

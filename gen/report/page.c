@@ -156,10 +156,12 @@ static char *facts_of(const json_t *plan, const json_t *stages)
     if (figure_of(stage, "memory_of_rank") > bytes) bytes = figure_of(stage, "memory_of_rank");
   }
   put_fact(&b, "Plan", string_of(plan, "plan"));
-  put_fact(&b, "Parameters",
-           text("%s%s", grouped((int64_t)parameters),
-                json_object_size(stages) ? " in the stages shown" : ""));
-  put_fact(&b, "Ranks", grouped((int64_t)figure_of(plan, "ranks")));
+  if (parameters > 0)
+    put_fact(&b, "Parameters",
+             text("%s%s", grouped((int64_t)parameters),
+                  json_object_size(stages) ? " in the stages shown" : ""));
+  if (figure_of(plan, "ranks") > 0)
+    put_fact(&b, "Ranks", grouped((int64_t)figure_of(plan, "ranks")));
   put_fact(&b, "Mesh", mesh_text(plan));
   put_fact(&b, "Target", string_of(plan, "target"));
   if (step) {
@@ -231,7 +233,11 @@ static json_t *added_json(const char *from, const char *name)
 void add_report_page(void)
 {
   if (!options.report) return;
-  json_t *data = json_pack("{s:o}", "plan", added_json(NULL, "plan.json"));
+  json_t *plan = added_json(NULL, "plan.json");
+  if (!plan) /* nothing of a search fits */
+    plan = json_pack("{s:s, s:s, s:s, s:[]}", "plan", printable(options.plan), "tpgen",
+                     TPGEN_VERSION, "target", target->name, "mesh");
+  json_t *data = json_pack("{s:o}", "plan", plan);
   take_stages(data, added_json, NULL);
   const char *page = page_text(data);
   add_file("report.html", page, strlen(page), false);

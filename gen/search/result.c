@@ -166,7 +166,10 @@ static json_t *json_candidate(const struct found *f, int i)
               json_pack("{s:f, s:I}", "seconds", c->seconds, "bytes", (json_int_t)c->bytes));
   const double best = f->best == NONE ? 0 : outcome_at(f->tried[f->best].tried)->step.seconds;
   const char *why = i == f->best ? "chosen" : why_not(s, o);
-  if (!*why && best > 0) why = text("takes %.1f %% more", 100 * (o->step.seconds / best - 1));
+  if (!*why && best > 0)
+    why = o->step.seconds < best
+              ? text("takes %.1f %% less, and is less simple", 100 * (1 - o->step.seconds / best))
+              : text("takes %.1f %% more", 100 * (o->step.seconds / best - 1));
   json_member(row, "why", json_string(printable((char *)why)));
   return row;
 }

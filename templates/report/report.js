@@ -14,10 +14,11 @@
   const three = d3.format(".3~r");
   const bytesText = (n) => {
     if (n < 10240) return grouped(n) + " B";
-    const units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    let u = -1;
-    do { n /= 1024; u++; } while (n >= 1024 && u + 1 < units.length);
-    return n.toFixed(1) + " " + units[u];
+    const units = ["KiB", "MiB", "GiB", "TiB"];
+    let u = 0, one = 1024;
+    for (; u < 3 && n / one >= 1024; u++) one *= 1024;
+    const tenths = Math.floor(n / one) * 10 + Math.ceil((n % one) * 10 / one); // rounded up, as in plan.txt
+    return (tenths / 10).toFixed(1) + " " + units[u];
   };
   const secondsText = (s) => {
     if (!s) return "0";
@@ -660,9 +661,9 @@
   function searchView() {
     const found = data.search;
     if (!found) return;
-    const s = section("alternatives", "Alternatives"), all = found.candidates.map((c, i) => ({ ...c, number: i,
-      name: Object.entries(c.settings).map(([k, v]) => `${shown(k)}=${shown(v)}`).join(" ") || "defaults" }));
-    const there = all.filter((c) => c.seconds > 0 && c.bytes > 0), limit = found.memory ?? data.plan.machine?.memory ?? 0, height = 420;
+    const s = section("alternatives", "Alternatives"), nameOf = (c) => Object.entries(c.settings).map(([k, v]) => `${shown(k)}=${shown(v)}`).join(" ") || "defaults";
+    const all = found.candidates.map((c, i) => ({ ...c, number: i, name: nameOf(c) }));
+    const there = all.filter((c) => c.seconds > 0 && c.bytes > 0), limit = found.limit ?? data.plan.machine?.memory ?? 0, height = 420;
     const x = d3.scaleLog().domain(d3.extent(there, (c) => c.seconds)).range([100, SVG_WIDTH - 30]);
     const y = d3.scaleLinear().domain([0, Math.max(limit, d3.quantile(there.map((c) => c.bytes).sort(d3.ascending), .95) ?? 0) * 1.1]).range([height - 30, 10]).clamp(true);
     const picture = svg(s, height, `${there.length} plans: step against memory`), isBest = (c) => JSON.stringify(c.settings) === JSON.stringify(found.best?.settings);
@@ -674,6 +675,11 @@
       .attr("fill", (c) => isBest(c) ? "var(--c1)" : c.fits ? "var(--c0)" : "var(--faint)");
     dots.append("title").text((c) => `${c.name}: ${secondsText(c.seconds)}, ${bytesText(c.bytes)}${c.why ? "; " + shown(c.why) : ""}`);
     key(s, [{ color: "var(--c1)", text: "star: chosen" }, { color: "var(--c0)", text: "circle: fits" }, { color: "var(--faint)", text: "cross: does not fit" }]);
+    const reasons = Object.entries(found.reasons ?? {});
+    if (reasons.length) s.append("h3").text("Why");
+    s.append("ul").selectAll("li").data(reasons).join("li").text(([name, why]) => `${shown(name)}: ${shown(why)}`);
+    if (!found.best) s.append("p").attr("id", "nothing-fits").text("Nothing fits." + (!found.closest ? "" : ` ${nameOf(found.closest)} comes closest, with ${bytesText(found.closest.bytes)}` +
+      (limit ? ` of ${bytesText(limit)}.` : ".")));
     table(s, all, [
       { name: "Settings", text: (c) => c.name },
       { name: "Step", text: (c) => c.seconds ? secondsText(c.seconds) : "-", value: (c) => c.seconds || Infinity, number: true },
@@ -783,14 +789,16 @@
   // ------------------------------------------------------------------------------------------------- all together
 
   if (data.other) compareView();
-  stepView();
-  meshView();
+  if (mesh.length) { // else nothing of a search fits
+    stepView();
+    meshView();
+  }
   const stages = Object.entries(data.stages ?? {});
   if (data.plan.pipeline) {
     stagesView();
     if (data.plan.actions) pipelineTimeline(section("pipeline", "Timeline of the pipeline"), data.plan);
   }
-  const of = data.plan.pipeline ? stages : [["plan.json", data.plan]];
+  const of = data.plan.pipeline ? stages : mesh.length ? [["plan.json", data.plan]] : [];
   const views = [["modules", "Modules", moduleView], ["transfers", "Transfers", transferView], ["timeline", "Timeline", stepTimeline], ["memory", "Memory", memoryView]];
   for (const [id, title, view] of of.length ? views : []) {
     const s = section(id, title), at = s.append("div").attr("id", id + "-view");
@@ -805,6 +813,6 @@
     view(at, of[0][1]);
   }
   searchView();
-  runView();
+  if (mesh.length) runView();
   document.body.dataset.drawn = "yes";
 })();

@@ -28,6 +28,10 @@ grep -q '"pipeline": {' "$WORK/$((n - 1))/plan.json" || fail "plan.json does not
 seconds=$(sed -n '/"simulated_step"/,/}/s/.*"seconds": *\([0-9.e-]*\).*/\1/p' "$WORK/$((n - 1))/plan.json")
 [ "$(awk -v s="$seconds" 'BEGIN { printf "%.1f us", s * 1e6 }')" = "$(awk '/^  in all/ { print $3, $4; exit }' "$WORK/$((n - 1))/plan.txt")" ] ||
   fail "plan.json has a step of $seconds, and plan.txt another one"
+fulfils plans/llama3.lua -D tp=2 -D dp=2 -D microbatches=2 --report
+fulfils plans/gpt2.lua -D pp=2 -D tp=2 --report
+grep -q '"actions": \[' "$WORK/$((n - 1))/plan.json" && grep -q '"timeline": ' "$WORK/$((n - 1))/plan_stage1.json" ||
+  fail "plan.json with --report has no timeline"
 rows=$n
 fulfils plans/moe.lua -D dp=2 -D ep=2 -D bound=1.5
 more fulfils plans/moe.lua -D dp=3 -D ep=3 -D batch=8 -D microbatches=2
