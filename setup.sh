@@ -20,6 +20,8 @@ packages=(gcc g++ make cmake ninja-build pkg-config liblua5.4-dev libjansson-dev
   libopenblas-dev libdnnl-dev libpcre2-dev libutf8proc-dev node-d3)
 test_packages=(libopenmpi-dev openmpi-bin clang clang-format libomp-dev gfortran curl ccache)
 
+ci_packages=(chromium chromium-driver python3) # a browser looks at the pages of --report
+
 # The packages of the arguments that are not installed.
 missing() {
   local package
@@ -119,12 +121,12 @@ test)
   run_tests
   ;;
 ci)
-  install_packages "${packages[@]}" "${test_packages[@]}"
+  install_packages "${packages[@]}" "${test_packages[@]}" "${ci_packages[@]}"
   build all
   CASES=ci run_tests -C ci
   ;;
 soak)
-  install_packages "${packages[@]}" "${test_packages[@]}"
+  install_packages "${packages[@]}" "${test_packages[@]}" "${ci_packages[@]}"
   build all
   CASES=all run_tests -C soak
   ;;

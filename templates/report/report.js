@@ -692,7 +692,8 @@
   // ---------------------------------------------------------------------------------------------------- two plans
 
   function compareView() {
-    const other = data.other, s = section("compare", "Two plans"), names = data.folders.map(shown);
+    const other = data.other, s = section("compare", "Two plans"), last = data.folders.map((f) => f.replace(/\/+$/, "").split("/").pop());
+    const names = (last[0] !== last[1] ? last : data.folders).map(shown);
     const figures = (plan) => {
       const step = plan.simulated_step ?? {}, m = plan.memory_of_rank ?? {};
       return { mesh: plan.mesh.map((d) => `${shown(d.name)}=${d.size}`).join(" "), ranks: plan.ranks, "step, s": step.seconds, "arithmetic, s": step.arithmetic,
@@ -788,7 +789,10 @@
 
   // ------------------------------------------------------------------------------------------------- all together
 
-  if (data.other) compareView();
+  if (data.other) {
+    compareView();
+    main.append("p").append("strong").text(`All that follows is of ${shown(data.folders[0])}.`);
+  }
   if (mesh.length) { // else nothing of a search fits
     stepView();
     meshView();
