@@ -11,7 +11,7 @@ local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
 local parallel, training, attention = require "lib.parallel", require "lib.training", require "lib.attention"
 
 local function from_config(path)
-  local config = hugging_face.config(path, {"qwen2", "qwen3", "mistral"})
+  local config = hugging_face.config(path, {"qwen2", "qwen3", "mistral", "ministral"})
   local need, at = config.need, config.at
   config.only("hidden_act", "silu")
   hugging_face.usual_window(config)

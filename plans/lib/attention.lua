@@ -57,11 +57,12 @@ end
 -- every second one; Qwen's is off unless the file turns it on.
 function M.window(config, i)
   local kind, windowed = config.model_type, true
-  if kind == "mistral" then return config.sliding_window end
+  local has_all = kind == "mistral" or kind == "ministral" -- without use_sliding_window
+  if has_all and not config.layer_types then return config.sliding_window end
   if config.layer_types then windowed = config.layer_types[i + 1] == "sliding_attention"
   elseif kind == "gemma2" then windowed = i % 2 == 0
   else windowed = i >= (config.max_window_layers or 28) end
-  return windowed and (kind == "gemma2" or config.use_sliding_window) and config.sliding_window or nil
+  return windowed and (has_all or kind == "gemma2" or config.use_sliding_window) and config.sliding_window or nil
 end
 
 -- The embeddings x of ids. Row `pad` learns nothing from them, as with padding_idx of torch.nn.Embedding.

@@ -6,7 +6,7 @@ local M = {}
 
 -- What config.json says; models of transformers 4 and 5.
 function M.settings(path)
-  local config = hugging_face.config(path, {"llama", "mistral", "qwen2", "qwen3"})
+  local config = hugging_face.config(path, {"llama", "mistral", "ministral", "qwen2", "qwen3"})
   local need, at = config.need, config.at
   config.only("hidden_act", "silu")
   config.only("mlp_bias", false)

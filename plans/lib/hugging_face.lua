@@ -40,11 +40,11 @@ for kind, names in pairs{
     .. "max_position_embeddings type_vocab_size n_embd n_layer n_head n_inner n_positions num_kv_heads ffn_hidden_size "
     .. "image_size patch_size num_channels embedding_size sliding_window moe_intermediate_size num_experts "
     .. "num_local_experts num_experts_per_tok n_routed_experts n_group topk_group kv_lora_rank q_lora_rank "
-    .. "qk_rope_head_dim qk_nope_head_dim v_head_dim",
+    .. "qk_rope_head_dim qk_nope_head_dim v_head_dim original_max_position_embeddings",
   count = "max_window_layers first_k_dense_replace n_shared_experts num_ln_in_parallel_attn",
   token = "pad_token_id",
   positive = "rms_norm_eps layer_norm_eps layer_norm_epsilon rope_theta rotary_emb_base query_pre_attn_scalar "
-    .. "attn_logit_softcapping final_logit_softcapping routed_scaling_factor",
+    .. "attn_logit_softcapping final_logit_softcapping routed_scaling_factor factor",
   small = "hidden_dropout_prob attention_probs_dropout_prob resid_pdrop embd_pdrop attn_pdrop",
   part = "rotary_pct partial_rotary_factor",
   flag = "tie_word_embeddings attention_bias use_sliding_window use_parallel_residual rope_interleave qkv_bias "
@@ -121,23 +121,35 @@ end
 -- A file without sliding_window has the window that Hugging Face's class of the model has; null is none.
 -- config: of M.config.
 function M.usual_window(config)
-  local has_windows = {mistral = true, qwen2 = true, qwen3 = true, gemma2 = true}
+  local has_windows = {mistral = true, ministral = true, qwen2 = true, qwen3 = true, gemma2 = true}
   if has_windows[config.at.model_type] and not config.has("sliding_window") then
     config.at.sliding_window = 4096
   end
 end
 
--- The rotary embedding's angle and scaling, and the part of a head that is rotated, or nil: newer files
--- have all in rope_parameters. config: the fields of M.config.
+-- The rotary embedding's angle and scaling, and the part of a head that is rotated, or nil. As transformers reads it: newer
+-- files have all in rope_parameters; of a file with both rope_scaling counts; what an object does not say is beside it.
+-- config: the fields of M.config.
 function M.rope(config)
-  local from = config.rope_parameters and "rope_parameters" or "rope_scaling"
+  local from = "rope_parameters"
+  for _ in pairs(config.rope_scaling or {}) do from = "rope_scaling" end -- not an empty one
   local fields, scaling = config[from] or {}, {}
   local rope = checked(fields, from .. ".")
-  local elsewhere = {rope_theta = true, type = true, partial_rotary_factor = true}
+  -- `finetuned` is a note of YaRN's authors.
+  local elsewhere = {rope_theta = true, type = true, partial_rotary_factor = true, finetuned = true}
   for key, value in pairs(fields) do
     if not elsewhere[key] then scaling[key] = value end
   end
-  scaling.rope_type = rope.rope_type or rope.type or "default"
+  local kind = rope.rope_type or rope.type or "default"
+  scaling.rope_type = kind
+  if kind == "yarn" or kind == "llama3" then
+    scaling.original_max_position_embeddings = config.original_max_position_embeddings
+      or rope.original_max_position_embeddings or config.max_position_embeddings
+    local longest = config.max_position_embeddings
+    if kind == "yarn" and not rope.factor and longest then
+      scaling.factor = longest / scaling.original_max_position_embeddings
+    end
+  end
   return rope.rope_theta or config.rope_theta, scaling,
     rope.partial_rotary_factor or config.partial_rotary_factor
 end

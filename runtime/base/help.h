@@ -8,7 +8,11 @@ static const char HELP[] =
     "  --weights PATH   the parameters: a safetensors file, an index (.index.json) or a folder of\n"
     "                   model.safetensors; under the plan's names, or those that its `names`\n"
     "                   gives; BF16 and F16 become float32. Without it they are random, from the\n"
-    "                   plan's seed\n"
+    "                   plan's seed. The option may be repeated: the files add up\n"
+    "  --ignore PATTERN   leave out tensors of these files whose names fit, as 'visual.*'; the\n"
+    "                   option may be repeated\n"
+    "  --allow-missing PATTERN   parameters that these files may lack: they start as without\n"
+    "                   --weights\n"
     "  --adapter PATH   PEFT's adapters: a folder of adapter_model.safetensors, or that file.\n"
     "                   Without it they start as new ones\n"
     "\n";

@@ -199,8 +199,13 @@ static bool read_option(struct options *o, int option)
     o->profile = true;
     return true;
   case 'w':
+    if (o->weights) return add_path(o->more_weights, optarg);
     o->weights = optarg;
     return true;
+  case 'i':
+    return add_path(o->ignore, optarg);
+  case 'L':
+    return add_path(o->allow_missing, optarg);
   case 'd':
     return add_path(o->data, optarg);
   case 't':
@@ -272,6 +277,8 @@ static const char *contradiction(struct options *o)
   if ((o->chat || o->serve) && (o->output || o->top))
     return "--output and --top are for --prompt and --prompts";
   if (o->weights && o->load) return "--weights and --load: a checkpoint has its own parameters";
+  if ((o->ignore[0] || o->allow_missing[0]) && !o->weights && !program->weights)
+    return "--ignore and --allow-missing want --weights";
   if (o->adapter && o->load) return "--adapter and --load: a checkpoint has its own adapters";
   if (o->export_adapter && !program->adapter)
     return "--export-adapter: this program has no adapters: lora in its plan";
@@ -311,6 +318,8 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {"shard-bytes", required_argument, NULL, 'b'},
       {"peak-tflops", required_argument, NULL, 'p'},
       {"weights", required_argument, NULL, 'w'},
+      {"ignore", required_argument, NULL, 'i'},
+      {"allow-missing", required_argument, NULL, 'L'},
       {"data", required_argument, NULL, 'd'},
       {"tokens", required_argument, NULL, 't'},
       {"validate", required_argument, NULL, 'a'},

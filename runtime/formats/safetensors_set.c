@@ -123,24 +123,33 @@ static bool open_files(struct archive *archive, json_t *files, struct failure *w
   return true;
 }
 
-// Checks that the index and its files list the same tensors.
-static bool check_index(const struct archive *archive, json_t *map, json_t *files,
-                        struct failure *why)
+// Checks that each tensor of the files is where the index lists it. An index may be stale, and list
+// tensors that no file has: who needs one finds that it is missing.
+static bool check_index(struct archive *archive, json_t *map, json_t *files, struct failure *why)
 {
+  for (size_t i = 0; i < archive->nfiles; i++)
+    for (size_t k = 0; k < archive->files[i].count; k++) {
+      const char *name = archive->files[i].entries[k].name;
+      const json_t *listed = json_object_get(map, name);
+      const json_t *number = listed ? json_object_get(files, json_string_value(listed)) : NULL;
+      if (!listed)
+        return failed(why, "%s: it has %s, which %s does not list", archive->files[i].path, name,
+                      archive->path);
+      if ((size_t)json_integer_value(number) != i)
+        return failed(why, "%s: it has %s, which %s lists for %s", archive->files[i].path, name,
+                      archive->path, json_string_value(listed));
+    }
   const char *name;
   json_t *value;
-  size_t held = 0;
-  for (size_t i = 0; i < archive->nfiles; i++) held += archive->files[i].count;
   json_object_foreach(map, name, value)
   {
     const json_t *number = json_object_get(files, json_string_value(value));
-    const struct safetensors *file = &archive->files[json_integer_value(number)];
-    if (!safetensors_find(file, name))
-      return failed(why, "%s: it has no %s, though %s says so", file->path, name, archive->path);
+    if (archive->stale || safetensors_find(&archive->files[json_integer_value(number)], name))
+      continue;
+    archive->stale = strdup(name);
+    if (!archive->stale) return failed(why, "%s: out of memory", archive->path);
   }
-  if (held == json_object_size(map)) return true;
-  return failed(why, "%s: it lists %zu tensors, but its files hold %zu", archive->path,
-                json_object_size(map), held);
+  return true;
 }
 
 static bool open_index(struct archive *archive, struct failure *why)
@@ -204,6 +213,27 @@ bool archive_open(struct archive *archive, const char *path, struct failure *why
   return ok;
 }
 
+bool archive_join(struct archive *archive, const char *path, struct failure *why)
+{
+  struct archive other;
+  if (!archive_open(&other, path, why)) return false;
+  struct safetensors *files =
+      realloc(archive->files, (archive->nfiles + other.nfiles) * sizeof *files);
+  if (!files) {
+    archive_close(&other);
+    return failed(why, "%s: out of memory", path);
+  }
+  memcpy(files + archive->nfiles, other.files, other.nfiles * sizeof *files);
+  archive->files = files;
+  archive->nfiles += other.nfiles;
+  other.nfiles = 0; // its files belong to the archive
+  archive_close(&other);
+  free(archive->all);
+  archive->all = NULL;
+  archive->count = 0;
+  return gather(archive, why);
+}
+
 static void free_stacks(struct archive *archive)
 {
   for (struct stack *s = archive->stacks, *next; s; s = next) {
@@ -221,6 +251,7 @@ void archive_close(struct archive *archive)
   free(archive->files);
   free(archive->all);
   free(archive->path);
+  free(archive->stale);
   *archive = (struct archive){0};
 }
 

@@ -28,14 +28,17 @@ struct archive {
   struct kept *all; // ascending by name
   size_t count;
   struct stack *stacks;
+  char *stale; // a tensor that the index lists and no file has; NULL: none
 };
 
 // Opens a safetensors file; an archive of torch.export; an index, whose name ends with .index.json;
 // or a folder with model.safetensors or, failing that, model.safetensors.index.json. Every file of
-// an index is validated, and must hold exactly the tensors that the index lists. False, and why, on
-// any error; then nothing is left open.
+// an index is validated, and its tensors must be those that the index lists for it; the index may
+// list some that no file has. False, and why, on any error; then nothing is left open.
 bool archive_open(struct archive *archive, const char *path, struct failure *why);
 void archive_close(struct archive *archive);
+// Adds the tensors of another one, which has none of the same names.
+bool archive_join(struct archive *archive, const char *path, struct failure *why);
 
 // The tensor of that name, or NULL.
 const struct kept *archive_find(const struct archive *archive, const char *name);

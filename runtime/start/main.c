@@ -325,8 +325,12 @@ static bool trains_on(const struct options *o, int step, struct failure *why)
 static bool fill(const struct options *o, int *step)
 {
   struct failure note = {""}, why = {""};
-  struct origins from = {
-      .weights = o->weights, .adapter = o->adapter, .load = o->load, .note = &note};
+  struct origins from = {.weights = o->weights,
+                         .more_weights = o->more_weights,
+                         .patterns = {o->ignore, o->allow_missing},
+                         .adapter = o->adapter,
+                         .load = o->load,
+                         .note = &note};
   if (is_of_one_batch(o)) from.data = o->data[0];
   from.without_inputs = batches_give_all();
   const bool ok = fill_together(&from, !o->no_verify && (o->weights || o->load), step);

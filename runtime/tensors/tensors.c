@@ -182,6 +182,7 @@ struct filling {
   struct members members;
   const struct kept **from;
   struct archive weights, adapter, data;
+  struct surplus_patterns patterns;
   struct checks *checks; // NULL: does not verify
   struct failure *note;
   bool without_inputs, checks_later;
@@ -234,9 +235,11 @@ static bool take(struct filling *f, struct archive *archive, enum role role, str
     const struct tensor *t = &program->tensors[m->row];
     if (t->role != role) continue;
     if (!look_up(archive, m, &f->from[i], why)) return false;
+    if (!f->from[i] && role == PARAMETER && !f->goes_on)
+      f->from[i] = surplus_tied(archive, m, &f->members);
     if (f->from[i] && !fits(f->from[i], m, why)) return false;
-    if (f->from[i] ||
-        (archive == &f->weights && role == PARAMETER && !f->goes_on && adapters_have(m->name)))
+    if (f->from[i] || (archive == &f->weights && role == PARAMETER && !f->goes_on &&
+                       (adapters_have(m->name) || surplus_may_lack(m, &f->patterns))))
       continue;
     if (lacked)
       others++;
@@ -253,34 +256,11 @@ static bool is_state(const char *name)
 
 // PyTorch's count of the batches that a BatchNorm has seen: nothing that a program does depends on
 // it.
-static bool is_count_of_batches(const char *name)
+static bool ends_with_count(const char *name)
 {
   static const char end[] = "num_batches_tracked";
   const size_t n = strlen(name), m = strlen(end);
   return n >= m && !strcmp(name + n - m, end);
-}
-
-// A layer that a PEFT model has wrapped, in a file of all its tensors.
-static bool is_base_layer(const char *name)
-{
-  return strstr(name, ".base_layer.") != NULL;
-}
-
-static bool refuse_base_layer(const struct archive *archive, const char *name, struct failure *why)
-{
-  return failed(why,
-                "%s: it holds %s, the base layer of a PEFT model: save the base by "
-                "model.unload().save_pretrained, for --weights, and the adapters by "
-                "model.save_pretrained(folder, save_embedding_layers=False), for --adapter",
-                archive->path, name);
-}
-
-// Rejects any other tensor that the program does not know, instead of ignoring it.
-static bool takes_surplus(const struct archive *archive, const char *name, struct failure *why)
-{
-  if (is_count_of_batches(name)) return true;
-  if (is_base_layer(name)) return refuse_base_layer(archive, name, why);
-  return failed(why, "%s: it holds %s, which the program does not know", archive->path, name);
 }
 
 // If there are no checksums, says so with `note`.
@@ -315,19 +295,30 @@ static bool check_export(const struct filling *f, const char *path, struct failu
 
 // Parameters only. The file may also have the optimizer's state, and the inputs if it is also the
 // file of data.
-static bool take_weights(struct filling *f, const char *path, bool data_too, struct failure *why)
+static bool take_weights(struct filling *f, const char *path, const char *const *more,
+                         bool data_too, struct failure *why)
 {
-  if (!archive_open(&f->weights, path, why) || !check_headers(f, NULL, why) ||
-      !check_export(f, path, why))
-    return false;
+  if (!archive_open(&f->weights, path, why)) return false;
+  for (; more && *more; more++)
+    if (!archive_join(&f->weights, *more, why)) return false;
+  if (!check_headers(f, NULL, why) || !check_export(f, path, why)) return false;
+  size_t noted = 0;
   for (size_t i = 0; i < f->weights.count; i++) {
     const char *name = f->weights.all[i].entry->name;
     const struct member *m = table_find(&f->members, name);
     enum role role = m ? program->tensors[m->row].role : OUTPUT;
     bool known = role != OUTPUT || is_state(name) || (data_too && program->loss < 0);
     const bool surplus = !known && !f->weights.all[i].file->has_others;
-    if (surplus && !takes_surplus(&f->weights, name, why)) return false;
+    if (surplus &&
+        !surplus_takes(&f->weights, &f->weights.all[i], &f->members, &f->patterns, &noted, why))
+      return false;
   }
+  if (noted && rank->id == 0 && f->note)
+    failed(
+        f->note,
+        "%s: %zu tensors of layers that predict several tokens at once are left out: the program "
+        "has no such layers",
+        f->weights.path, noted);
   return take(f, &f->weights, PARAMETER, why);
 }
 
@@ -340,7 +331,6 @@ static bool take_adapter(struct filling *f, const char *path, struct failure *wh
   for (size_t i = 0; i < f->adapter.count; i++) {
     const char *name = f->adapter.all[i].entry->name;
     const struct member *m = table_find(&f->members, name);
-    if (is_base_layer(name)) return refuse_base_layer(&f->adapter, name, why);
     if (!m || !adapters_have(m->name))
       return failed(why, "%s: it holds %s, which is not an adapter of the program", f->adapter.path,
                     name);
@@ -410,6 +400,9 @@ static bool take_checkpoint(struct filling *f, const char *path, struct progress
 {
   const char *note = "was saved without checksums: nothing shows whether it has changed since";
   if (!archive_open(&f->weights, path, why) || !check_headers(f, note, why)) return false;
+  if (f->weights.stale)
+    return failed(why, "%s: it lists %s, which none of its files has", f->weights.path,
+                  f->weights.stale);
   const char *exported = archive_metadata(&f->weights, "exported");
   if (program->exported && exported && strcmp(exported, program->exported) != 0 && rank->id == 0 &&
       f->note)
@@ -418,7 +411,8 @@ static bool take_checkpoint(struct filling *f, const char *path, struct progress
     const char *name = f->weights.all[i].entry->name;
     const struct member *m = table_find(&f->members, name);
     enum role role = m ? program->tensors[m->row].role : OUTPUT;
-    if (role != PARAMETER && role != STATE && !takes_surplus(&f->weights, name, why)) return false;
+    if (role != PARAMETER && role != STATE && !ends_with_count(name))
+      return failed(why, "%s: it holds %s, which the program does not know", f->weights.path, name);
   }
   if (!take(f, &f->weights, PARAMETER, why) || !take(f, &f->weights, STATE, why)) return false;
   long long n;
@@ -473,14 +467,15 @@ bool tensors_fill(const struct origins *from, struct progress *at, struct failur
                       .note = from->note,
                       .without_inputs = from->without_inputs,
                       .checks_later = from->checks_later,
-                      .goes_on = from->load != NULL};
+                      .goes_on = from->load != NULL,
+                      .patterns = from->patterns};
   *at = (struct progress){0};
   if (!table_members(&f.members, why)) return false;
   f.from = calloc(f.members.count + 1, sizeof *f.from);
   bool ok = f.from || failed(why, "out of memory");
   if (ok && f.checks) ok = checks_make(f.checks, f.members.count, why);
   bool same = from->weights && from->data && strcmp(from->weights, from->data) == 0;
-  if (ok && from->weights) ok = take_weights(&f, from->weights, same, why);
+  if (ok && from->weights) ok = take_weights(&f, from->weights, from->more_weights, same, why);
   if (ok && from->adapter) ok = take_adapter(&f, from->adapter, why);
   if (ok && from->load) ok = take_checkpoint(&f, from->load, at, why);
   if (ok && from->data) ok = take_data(&f, from->data, why);

@@ -6,17 +6,20 @@
 #include <stdint.h>
 #include "base/failure.h"
 #include "tensors/checksums.h"
+#include "tensors/surplus.h"
 
 // The sources of tensors; NULL: no file.
 struct origins {
-  const char *weights;   // parameters, under the program's names or their aliases
-  const char *adapter;   // adapters: PEFT's file or its folder
-  const char *load;      // parameters and state, from a checkpoint
-  const char *data;      // the inputs, of one batch
-  bool without_inputs;   // they are filled later, batch by batch
-  bool checks_later;     // drawn integers are checked where they are used
-  struct checks *checks; // verifies weights and load; NULL: does not
-  struct failure *note;  // on rank 0, what is unusual about a file; NULL: no note
+  const char *weights;              // parameters, under the program's names or their aliases
+  const char *const *more_weights;  // further files of them, then NULL; or NULL
+  struct surplus_patterns patterns; // of names in these files
+  const char *adapter;              // adapters: PEFT's file or its folder
+  const char *load;                 // parameters and state, from a checkpoint
+  const char *data;                 // the inputs, of one batch
+  bool without_inputs;              // they are filled later, batch by batch
+  bool checks_later;                // drawn integers are checked where they are used
+  struct checks *checks;            // verifies weights and load; NULL: does not
+  struct failure *note;             // on rank 0, what is unusual about a file; NULL: no note
 };
 
 // The progress of a checkpoint's training.

@@ -70,4 +70,21 @@ says layer_types 2 qwen qwen2_window "must be a list of texts, not 2"
 says depths 64 resnet resnet "must be a list of whole numbers, each 1 or more, not 64"
 says tie_word_embeddings '[]' llama3 llama "must be true or false, not an empty list or object"
 says model_type '{"a": 1}' generate llama "must be a text, not an object"
+
+# windows CONFIG N...: the windows of attention by layer; 0: none.
+windows() {
+  local found
+  found=$("$TPGEN" plans/qwen.lua -D "config=$1" --dump=lua | sed -nE '/ = attention\(/s/.* numbers 1(,([0-9]+))? .*/\2 -/p' | sed 's/^ -/0/; s/ -//' | xargs)
+  [ "$found" = "${*:2}" ] || fail "the windows of $1 are '$found', not '${*:2}'"
+}
+mistral='"model_type": "mistral", "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2, "intermediate_size": 96,
+  "vocab_size": 64, "max_position_embeddings": 32, "hidden_act": "silu"'
+printf '{%s, "sliding_window": 4}\n' "$mistral" > "$WORK/all.json"
+printf '{%s, "sliding_window": null}\n' "$mistral" > "$WORK/none.json"
+printf '{%s, "sliding_window": 4, "layer_types": ["full_attention", "sliding_attention"]}\n' "$mistral" > "$WORK/some.json"
+sed 's/"mistral"/"ministral"/' "$WORK/some.json" > "$WORK/ministral.json"
+windows "$WORK/all.json" 4 4
+windows "$WORK/none.json" 0 0
+windows "$WORK/some.json" 0 4 # transformers takes it as a ministral
+windows "$WORK/ministral.json" 0 4
 finish "$tried configurations"

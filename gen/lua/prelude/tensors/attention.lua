@@ -404,11 +404,12 @@ local function stretched_as_yarn(frequency, s, theta)
   local function pair_of(rotations) -- the pair that rotates so often, as a number with a fraction
     return half * math.log(s.original_max_position_embeddings / (rotations * 2 * PI)) / math.log(theta)
   end
-  local low = math.max(math.floor(pair_of(s.beta_fast)), 0)
-  local high = math.min(math.ceil(pair_of(s.beta_slow)), 2 * half - 1)
+  local low, high = pair_of(s.beta_fast), pair_of(s.beta_slow)
+  if s.truncate then low, high = math.floor(low), math.ceil(high) end
+  low, high = math.max(low, 0), math.min(high, 2 * half - 1)
   local width = low == high and 0.001 or high - low
   local place = raw.to(base.index_row(half), "float32")
-  local slow = raw.clamp(append("div", {raw.sub(place, low), raw.full({}, width + 0.0)}), 0, 1)
+  local slow = raw.clamp(append("div", {raw.sub(place, low + 0.0), raw.full({}, width + 0.0)}), 0, 1)
   local slower = append("div", {frequency, raw.full({}, s.factor)})
   local function logarithmic(times) return s.factor <= 1 and 1 or 0.1 * times * math.log(s.factor) + 1 end
   local times = s.attention_factor
@@ -439,6 +440,10 @@ local function stretched(frequency, scaling, theta)
   if kind == "yarn" then
     take("beta_fast", 32)
     take("beta_slow", 1)
+    s.truncate = rawget(scaling, "truncate") -- the range of pairs begins and ends with whole ones
+    if s.truncate == nil then s.truncate = true end
+    if type(s.truncate) ~= "boolean" then misfit("scaling's truncate must be true or false, not %s", base.a(s.truncate)) end
+    known[#known + 1] = "truncate"
     for _, name in ipairs(FACTORS_OF_YARN) do
       local value = rawget(scaling, name)
       if value == nil or value == 0 then known[#known + 1] = name else take(name) end
