@@ -17,7 +17,7 @@ say() { printf '%s\n' "$*"; }
 die() { printf 'setup.sh: %s\n' "$*" >&2; exit 1; }
 
 packages=(gcc g++ make cmake ninja-build pkg-config liblua5.4-dev libjansson-dev libminizip-dev zlib1g-dev libcmocka-dev
-  libopenblas-dev libdnnl-dev libpcre2-dev libutf8proc-dev node-d3)
+  libopenblas-dev libdnnl-dev libonig-dev libutf8proc-dev node-d3)
 test_packages=(libopenmpi-dev openmpi-bin clang clang-format libomp-dev gfortran curl ccache)
 
 ci_packages=(chromium chromium-driver python3) # a browser looks at the pages of --report

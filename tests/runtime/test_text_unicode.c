@@ -1,5 +1,5 @@
 // Classes of characters in the regular expressions of tokenizers: those of Unicode 16, whatever
-// PCRE2's tables have.
+// Oniguruma's tables have.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -20,9 +20,9 @@ cuda=(-std=c++20 -D_GNU_SOURCE -DTPGEN_CUDA -DTPGEN_MPI -DOMPI_SKIP_MPICXX -DMPI
 # not include what it needs: clang shows that (make_ranks), and so do scripts that build by run.sh.
 heads=$TOOLS/heads
 # Warnings in MPI's and BLAS's headers do not count.
-mapfile -t includes < <({ mpicc -show && pkg-config --cflags openblas jansson minizip libpcre2-8 libutf8proc; } | tr ' ' '\n' |
+mapfile -t includes < <({ mpicc -show && pkg-config --cflags openblas jansson minizip oniguruma libutf8proc; } | tr ' ' '\n' |
   sed -n 's/^-I/-isystem/p')
-mapfile -t local_libraries < <(pkg-config --libs openblas jansson minizip libpcre2-8 libutf8proc | tr ' ' '\n' | sed '/^$/d')
+mapfile -t local_libraries < <(pkg-config --libs openblas jansson minizip oniguruma libutf8proc | tr ' ' '\n' | sed '/^$/d')
 local_libraries+=(-fopenmp -lm)
 # ld.gold takes half of ld's time.
 ! gcc -fuse-ld=gold -Wl,--version > /dev/null 2>&1 || local_libraries+=(-fuse-ld=gold)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Unicode for tokenizers.
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/tokenizer/unicode.h"
 
-#include <pcre2.h>
+#include <oniguruma.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -133,8 +133,9 @@ bool add_normalized(struct bytes *b, const char *text, size_t count, enum normal
 
 // ---- regular expressions -----------------------------------------------------------------------
 
-// The letters and digits of Unicode 16 that PCRE2's tables of Unicode 14 do not have. A text is
-// searched with another letter, or digit, of as many bytes in their place.
+// Oniguruma's syntax, as in the library `tokenizers`. It has the letters and digits of Unicode 16;
+// those are the ones that Oniguruma 6.9.8, with Unicode 14, does not have. A text is searched with
+// another letter, or digit, of as many bytes in their place.
 enum category { LETTER, DIGIT };
 static const struct {
   uint32_t first, last;
@@ -155,13 +156,12 @@ static const struct {
              {0x1e5d0, 0x1e5ed, LETTER}, {0x1e5f0, 0x1e5f0, LETTER}, {0x1e5f1, 0x1e5fa, DIGIT},
              {0x2b739, 0x2b739, LETTER}, {0x2ebf0, 0x2ee5d, LETTER}, {0x31350, 0x323af, LETTER}};
 
-// A letter, and a digit, of so many bytes. U+180E, which is white space to PCRE2, becomes U+200B.
+// A letter, and a digit, of so many bytes.
 static uint32_t stand_in(uint32_t code)
 {
   static const uint32_t letter[] = {[2] = 0x5d0, [3] = 0xe01, [4] = 0x10450};
   static const uint32_t digit[] = {[2] = 0x660, [3] = 0xe50, [4] = 0x1d7ce};
   size_t low = 0, high = sizeof newer / sizeof *newer;
-  if (code == 0x180e) return 0x200b;
   while (low < high) {
     const size_t at = (low + high) / 2;
     if (code > newer[at].last)
@@ -174,46 +174,50 @@ static uint32_t stand_in(uint32_t code)
   return code;
 }
 
+static void start_oniguruma(void)
+{
+  OnigEncoding all[] = {ONIG_ENCODING_UTF8};
+  onig_initialize(all, 1);
+}
+
 struct pattern {
-  pcre2_code *code;
+  OnigRegex code;
 };
 
 struct pattern *pattern_open(const char *text, size_t count, bool is_literal, struct failure *why)
 {
-  int error;
-  PCRE2_SIZE at;
-  const uint32_t how =
-      PCRE2_UTF | (is_literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C);
+  static pthread_once_t started = PTHREAD_ONCE_INIT;
+  OnigErrorInfo about = {0};
   struct pattern *p = calloc(1, sizeof *p);
-  pcre2_code *code = p ? pcre2_compile((PCRE2_SPTR)text, count, how, &error, &at, NULL) : NULL;
-  if (!code) {
-    PCRE2_UCHAR what[200] = "out of memory";
-    if (p) pcre2_get_error_message(error, what, sizeof what);
-    free(p);
-    failed(why, "the regular expression '%.200s': %s", text, (const char *)what);
-    return NULL;
-  }
-  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); // where there is none it is interpreted
-  p->code = code;
-  return p;
+  pthread_once(&started, start_oniguruma);
+  const OnigUChar *at = (const OnigUChar *)text;
+  const int error = p ? onig_new(&p->code, at, at + count, ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
+                                 is_literal ? ONIG_SYNTAX_ASIS : ONIG_SYNTAX_ONIGURUMA, &about)
+                      : ONIGERR_MEMORY;
+  if (error == ONIG_NORMAL) return p;
+  OnigUChar what[ONIG_MAX_ERROR_MESSAGE_LEN + 1] = "";
+  onig_error_code_to_str(what, error, &about);
+  free(p);
+  failed(why, "the regular expression '%.200s': %s", text, (const char *)what);
+  return NULL;
 }
 
 void pattern_close(struct pattern *p)
 {
   if (!p) return;
-  pcre2_code_free(p->code);
+  onig_free(p->code);
   free(p);
 }
 
 struct searched {
   struct bytes text; // with stand-ins
-  pcre2_match_context *context;
-  pcre2_match_data *match;
+  OnigMatchParam *limits;
+  OnigRegion *match;
 };
 
 struct searched *search_begin(const char *text, size_t count, struct failure *why)
 {
-  enum { MOST_STEPS = 100000000, MOST_KIB = 64 << 10 };
+  enum { MOST_STEPS = 100000000, MOST_PLACES = 1 << 20 };
   struct searched *s = calloc(1, sizeof *s);
   if (s) {
     add_bytes(&s->text, text, 0);
@@ -227,12 +231,14 @@ struct searched *search_begin(const char *text, size_t count, struct failure *wh
         add_code(&s->text, other);
       i += (size_t)(n > 0 ? n : -n);
     }
-    s->context = pcre2_match_context_create(NULL);
-    s->match = pcre2_match_data_create(1, NULL);
+    s->limits = onig_new_match_param();
+    s->match = onig_region_new();
   }
-  if (s && !s->text.failed && s->context && s->match) {
-    pcre2_set_match_limit(s->context, MOST_STEPS);
-    pcre2_set_heap_limit(s->context, MOST_KIB);
+  if (s && !s->text.failed && s->limits && s->match) {
+    onig_initialize_match_param(s->limits);
+    onig_set_retry_limit_in_match_of_match_param(s->limits, MOST_STEPS);
+    onig_set_retry_limit_in_search_of_match_param(s->limits, MOST_STEPS);
+    onig_set_match_stack_limit_size_of_match_param(s->limits, MOST_PLACES);
     return s;
   }
   search_end(s);
@@ -244,28 +250,25 @@ void search_end(struct searched *s)
 {
   if (!s) return;
   free_bytes(&s->text);
-  pcre2_match_data_free(s->match);
-  pcre2_match_context_free(s->context);
+  if (s->match) onig_region_free(s->match, 1);
+  if (s->limits) onig_free_match_param(s->limits);
   free(s);
 }
 
 int search_next(struct searched *s, const struct pattern *p, size_t from, size_t *first,
                 size_t *end, struct failure *why)
 {
-  int n = pcre2_match(p->code, (PCRE2_SPTR)s->text.at, s->text.count, from, PCRE2_NO_UTF_CHECK,
-                      s->match, s->context);
-  if (n == PCRE2_ERROR_JIT_STACKLIMIT)
-    n = pcre2_match(p->code, (PCRE2_SPTR)s->text.at, s->text.count, from,
-                    PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, s->match, s->context);
-  if (n == PCRE2_ERROR_NOMATCH) return 0;
-  if (n < 0) {
-    PCRE2_UCHAR what[200];
-    pcre2_get_error_message(n, what, sizeof what);
+  const OnigUChar *text = (const OnigUChar *)s->text.at, *behind = text + s->text.count;
+  const int at = onig_search_with_param(p->code, text, behind, text + from, behind, s->match,
+                                        ONIG_OPTION_NONE, s->limits);
+  if (at == ONIG_MISMATCH) return 0;
+  if (at < 0) {
+    OnigUChar what[ONIG_MAX_ERROR_MESSAGE_LEN + 1] = "";
+    onig_error_code_to_str(what, at);
     failed(why, "a regular expression of the tokenizer: %s", (const char *)what);
     return -1;
   }
-  const PCRE2_SIZE *bounds = pcre2_get_ovector_pointer(s->match);
-  *first = bounds[0];
-  *end = bounds[1];
+  *first = (size_t)s->match->beg[0];
+  *end = (size_t)s->match->end[0];
   return 1;
 }

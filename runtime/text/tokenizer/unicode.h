@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Unicode for tokenizers: UTF-8, white space, normal forms, and regular expressions by PCRE2.
+// Unicode for tokenizers: UTF-8, white space, normal forms, and regular expressions by Oniguruma.
 #ifndef TEXT_UNICODE_H
 #define TEXT_UNICODE_H
 

@@ -70,7 +70,7 @@ upward=$(cd runtime && grep -r '^#include "[a-z_]*/' --include=*.[ch] --include=
 # No circle of its files, by the objects' symbols. What base/target.h declares, or several files define, is an interface.
 "$TPGEN" plans/toy.lua -o "$WORK/library" --emit library > /dev/null
 flags=(-std=c11 -D_GNU_SOURCE -DTPGEN_TORCH_ARCHIVE -O0 -fopenmp -march=native -Iruntime "-I$WORK/library"
-  $(pkg-config --cflags jansson openblas minizip libpcre2-8) $(mpicc --showme:compile))
+  $(pkg-config --cflags jansson openblas minizip oniguruma) $(mpicc --showme:compile))
 compile_of_runtime() { # FILE
   local way=()
   case $1 in
