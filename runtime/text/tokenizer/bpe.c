@@ -29,6 +29,7 @@ struct bpe {
   int byte[256]; // the token of a byte; or -1
   int unknown;   // or -1
   bool ignores_merges, falls_back, fuses_unknown;
+  struct bytes suffix; // of the last character of a word
 };
 
 void add_id(struct ids *ids, int id)
@@ -210,16 +211,22 @@ static bool read_merges(struct bpe *b, const json_t *merges, const char *path, s
 static bool read_model(struct bpe *b, const json_t *model, const char *path, struct failure *why)
 {
   const char *type = json_string_value(json_object_get(model, "type"));
-  static const char *const unknown[] = {"dropout", "continuing_subword_prefix",
-                                        "end_of_word_suffix"};
+  static const char *const unknown[] = {"dropout", "continuing_subword_prefix"};
   if (type && strcmp(type, "BPE") != 0)
     return failed(why, "%s: its model is %s; this program knows BPE", path, type);
   for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
     const json_t *given = json_object_get(model, unknown[i]);
-    if (given && !json_is_null(given) &&
-        !(json_is_string(given) && json_string_length(given) == 0) && json_number_value(given) != 0)
+    const bool is_empty = json_is_string(given) && json_string_length(given) == 0;
+    const bool is_zero = json_is_number(given) && json_number_value(given) == 0;
+    if (given && !json_is_null(given) && !is_empty && !is_zero)
       return failed(why, "%s: model.%s is not known to this program", path, unknown[i]);
   }
+  const json_t *suffix = json_object_get(model, "end_of_word_suffix");
+  if (suffix && !json_is_null(suffix) && !json_is_string(suffix))
+    return failed(why, "%s: model.end_of_word_suffix is not text", path);
+  if (json_is_string(suffix))
+    add_bytes(&b->suffix, json_string_value(suffix), json_string_length(suffix));
+  if (b->suffix.failed) return failed(why, "%s: out of memory", path);
   b->ignores_merges = json_is_true(json_object_get(model, "ignore_merges"));
   b->falls_back = json_is_true(json_object_get(model, "byte_fallback"));
   b->fuses_unknown = json_is_true(json_object_get(model, "fuse_unk"));
@@ -257,6 +264,7 @@ void bpe_close(struct bpe *b)
   free(b->token);
   free(b->place);
   free(b->merge);
+  free_bytes(&b->suffix);
   free(b);
 }
 
@@ -367,6 +375,18 @@ static void add_part(struct merging *m, int id)
   if (i > 0) m->part[i - 1].after = i;
 }
 
+// The last character of a word.
+static int id_with_suffix(struct merging *m, const char *character, size_t size)
+{
+  struct bytes both = {0};
+  add_bytes(&both, character, size);
+  add_bytes(&both, m->bpe->suffix.at, m->bpe->suffix.count);
+  const int id = both.failed ? -1 : bpe_id(m->bpe, both.at, both.count);
+  m->failed |= both.failed;
+  free_bytes(&both);
+  return id;
+}
+
 // The characters of the word, as tokens.
 static void add_characters(struct merging *m, const char *word, size_t count)
 {
@@ -376,7 +396,8 @@ static void add_characters(struct merging *m, const char *word, size_t count)
     uint32_t code;
     const int n = utf8_at(word + i, count - i, &code);
     const size_t size = (size_t)(n > 0 ? n : -n);
-    const int id = bpe_id(b, word + i, size);
+    const bool is_last = i + size == count && b->suffix.count;
+    const int id = is_last ? id_with_suffix(m, word + i, size) : bpe_id(b, word + i, size);
     bool has_bytes = b->falls_back && id < 0;
     for (size_t k = 0; k < size; k++) has_bytes &= b->byte[(unsigned char)word[i + k]] >= 0;
     if (id >= 0) {

@@ -113,6 +113,17 @@ static bool read_metaspace(struct steps *s, const json_t *object, const char *pa
   return take_text(step, object, "replacement", "\xe2\x96\x81", path, why);
 }
 
+// The patterns of Whitespace, in which \w has what joins letters, and of Punctuation.
+static const char WORDS[] = "[\\w\\x{200C}\\x{200D}]+|[^\\w\\s\\x{200C}\\x{200D}]+";
+static const char PUNCTUATION[] = "[\\p{P}!-/:-@\\[-`{-~]";
+
+static bool take_regex(struct step *s, const char *regex, const char *path, struct failure *why)
+{
+  struct failure reason;
+  s->pattern = pattern_open(regex, strlen(regex), false, &reason);
+  return s->pattern || failed(why, "%s: %s", path, reason.text);
+}
+
 static bool read_step(struct steps *s, const json_t *object, const char *of, const char *path,
                       struct failure *why)
 {
@@ -126,13 +137,26 @@ static bool read_step(struct steps *s, const json_t *object, const char *of, con
                {"NFKC", {.kind = NORMAL_FORM, .form = NFKC}},
                {"NFKD", {.kind = NORMAL_FORM, .form = NFKD}},
                {"Lowercase", {.kind = LOWERCASE}},
+               {"StripAccents", {.kind = STRIP_ACCENTS}},
                {"WhitespaceSplit", {.kind = WHITESPACE}},
                {"ByteFallback", {.kind = BYTE_FALLBACK}},
                {"Fuse", {.kind = FUSE}}};
   if (!type) return failed(why, "%s: the %s has a step without a type", path, of);
   for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
     if (strcmp(type, plain[i].type) == 0) return add_step(s, plain[i].step, why);
+  if (strcmp(type, "ByteLevel") == 0 && strcmp(of, "normalizer") == 0)
+    return add_step(s, (struct step){.kind = BYTES}, why);
   if (strcmp(type, "ByteLevel") == 0) return read_byte_level(s, object, decodes, why);
+  if (strcmp(type, "Whitespace") == 0)
+    return add_step(s, (struct step){.kind = SPLIT, .inverted = true, .behavior = REMOVED}, why) &&
+           take_regex(last_of(s), WORDS, path, why);
+  if (strcmp(type, "Punctuation") == 0)
+    return add_step(s, (struct step){.kind = SPLIT}, why) &&
+           take_regex(last_of(s), PUNCTUATION, path, why) &&
+           (!json_object_get(object, "behavior") || take_behavior(last_of(s), object, path, why));
+  if (strcmp(type, "BPEDecoder") == 0)
+    return add_step(s, (struct step){.kind = END_OF_WORD}, why) &&
+           take_text(last_of(s), object, "suffix", "</w>", path, why);
   if (strcmp(type, "Metaspace") == 0) return read_metaspace(s, object, path, why);
   if (strcmp(type, "Prepend") == 0)
     return add_step(s, (struct step){.kind = PREPEND}, why) &&
@@ -259,6 +283,20 @@ static bool normalize(const struct step *s, struct bytes *text, struct failure *
   case LOWERCASE:
     add_bytes(&made, "", 0);
     add_lowercase(&made, text->at, text->count);
+    break;
+  case BYTES:
+    add_bytes(&made, "", 0);
+    add_letters_of_bytes(&made, text->at, text->count);
+    break;
+  case STRIP_ACCENTS:
+    add_bytes(&made, "", 0);
+    for (size_t i = 0; i < text->count;) {
+      uint32_t code;
+      const int n = utf8_at(text->at + i, text->count - i, &code);
+      const size_t size = (size_t)(n > 0 ? n : -n);
+      if (n < 0 || !is_mark(code)) add_bytes(&made, text->at + i, size);
+      i += size;
+    }
     break;
   case NORMAL_FORM:
     add_bytes(&made, "", 0);

@@ -22,6 +22,8 @@ struct step {
     DIGITS,        // apart: runs of them, or each
     METASPACE,     // blanks become the text
     WHITESPACE,    // apart, and gone
+    STRIP_ACCENTS, // marks go
+    END_OF_WORD,   // the text at the end of a token becomes a blank; of the last one nothing
     BYTE_FALLBACK, // tokens such as <0x0A> become their bytes
     FUSE           // all tokens are one
   } kind;
@@ -61,6 +63,9 @@ void words_free(struct words *w);
 // text.failed.
 void add_word(struct words *w, size_t first, size_t end);
 void add_text_as_word(struct words *w, const char *text, size_t count);
+
+// Adds the characters that stand in tokens for these bytes.
+void add_letters_of_bytes(struct bytes *b, const char *bytes, size_t count);
 
 // Normalizes a text. False, and why.
 bool steps_normalize(const struct steps *s, struct bytes *text, struct failure *why);

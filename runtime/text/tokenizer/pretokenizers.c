@@ -48,6 +48,11 @@ static uint32_t letter_of(unsigned byte)
   return 0x100 + (byte <= 0x20 ? byte : byte <= 0xa0 ? byte - 0x7f + 33 : 67);
 }
 
+void add_letters_of_bytes(struct bytes *b, const char *bytes, size_t count)
+{
+  for (size_t i = 0; i < count; i++) add_code(b, letter_of((unsigned char)bytes[i]));
+}
+
 // The byte of a letter, or -1.
 static int byte_of(uint32_t letter)
 {
@@ -147,11 +152,6 @@ static bool split(const struct step *s, const struct words *from, struct words *
   return ok;
 }
 
-static bool is_digit(uint32_t code)
-{
-  return code >= '0' && code <= '9';
-}
-
 // Cuts where the kind of the characters changes: by digits, or by white space, which goes.
 static void cut_by(const struct step *s, const struct words *from, struct words *to)
 {
@@ -163,7 +163,7 @@ static void cut_by(const struct step *s, const struct words *from, struct words 
       uint32_t code;
       const int n = utf8_at(from->text.at + at, w.end - at, &code);
       const size_t size = (size_t)(n > 0 ? n : -n);
-      const bool here = s->kind == DIGITS ? is_digit(code) : is_space(code);
+      const bool here = s->kind == DIGITS ? is_numeric(code) : is_space(code);
       if (at > begin && (here != before || (here && s->each))) {
         if (s->kind == DIGITS || !before) add_word(to, begin, at);
         begin = at;
@@ -207,8 +207,8 @@ static void to_letters(const struct words *from, struct words *to)
 {
   for (size_t i = 0; i < from->count; i++) {
     const size_t begin = to->text.count;
-    for (size_t at = from->at[i].first; at < from->at[i].end; at++)
-      add_code(&to->text, letter_of((unsigned char)from->text.at[at]));
+    add_letters_of_bytes(&to->text, from->text.at + from->at[i].first,
+                         from->at[i].end - from->at[i].first);
     add_word(to, begin, to->text.count);
   }
 }
@@ -413,6 +413,17 @@ static bool decode(const struct step *s, struct words *tokens, struct failure *w
     for (size_t i = 0; i < tokens->count; i++) {
       const struct word w = stripped(s, tokens, tokens->at[i]);
       add_text_as_word(&made, tokens->text.at + w.first, w.end - w.first);
+    }
+    break;
+  case END_OF_WORD:
+    for (size_t i = 0; i < tokens->count; i++) {
+      const struct step ends = {.text = s->text, .last = 1};
+      const struct word w = stripped(&ends, tokens, tokens->at[i]);
+      const bool is_end = w.end < tokens->at[i].end && i + 1 < tokens->count;
+      const size_t begin = made.text.count;
+      add_bytes(&made.text, tokens->text.at + w.first, w.end - w.first);
+      if (is_end) add_bytes(&made.text, " ", 1);
+      add_word(&made, begin, made.text.count);
     }
     break;
   case FUSE:

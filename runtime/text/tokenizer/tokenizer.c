@@ -64,6 +64,25 @@ static bool read_all_added(struct tokenizer *t, const json_t *list, const char *
 {
   for (size_t i = 0; i < json_array_size(list); i++)
     if (!read_added(t, json_array_get(list, i), path, why)) return false;
+  return true;
+}
+
+// A token that is found after the normalizer is found as it is then, too.
+static bool normalize_added(struct tokenizer *t, struct failure *why)
+{
+  for (size_t i = 0; i < t->nadded; i++) {
+    struct added *a = &t->added[i];
+    struct bytes text = {0};
+    if (!a->normalized) continue;
+    add_bytes(&text, a->text, a->count);
+    if (text.failed || !steps_normalize(&t->normalizer, &text, why)) {
+      free_bytes(&text);
+      return false;
+    }
+    free(a->text);
+    a->text = text.at;
+    a->count = text.count;
+  }
   if (t->nadded) qsort(t->added, t->nadded, sizeof *t->added, by_length);
   return true;
 }
@@ -96,6 +115,18 @@ static bool read_template(struct tokenizer *t, const json_t *object, const char 
   return !(t->before.failed || t->behind.failed) || failed(why, "%s: out of memory", path);
 }
 
+// "cls": ["<s>", 0]
+static bool read_pair(struct tokenizer *t, const json_t *object, const char *name, struct ids *to,
+                      const char *path, struct failure *why)
+{
+  const json_t *id = json_array_get(json_object_get(object, name), 1);
+  const json_int_t number = json_is_integer(id) ? json_integer_value(id) : -1;
+  if (number < 0 || number >= bpe_ids(t->bpe))
+    return failed(why, "%s: the post_processor's %s is no token with its id", path, name);
+  add_id(to, (int)number);
+  return !to->failed || failed(why, "%s: out of memory", path);
+}
+
 static bool read_processor(struct tokenizer *t, const json_t *object, const char *path, int depth,
                            struct failure *why)
 {
@@ -105,6 +136,9 @@ static bool read_processor(struct tokenizer *t, const json_t *object, const char
   if (!type || depth > 8) return failed(why, "%s: the post_processor has no type", path);
   if (strcmp(type, "ByteLevel") == 0) return true;
   if (strcmp(type, "TemplateProcessing") == 0) return read_template(t, object, path, why);
+  if (strcmp(type, "RobertaProcessing") == 0 || strcmp(type, "BertProcessing") == 0)
+    return read_pair(t, object, "cls", &t->before, path, why) &&
+           read_pair(t, object, "sep", &t->behind, path, why);
   if (strcmp(type, "Sequence") != 0)
     return failed(why, "%s: its post_processor %.40s is not known to this program", path, type);
   for (size_t i = 0; i < json_array_size(list); i++)
@@ -117,7 +151,7 @@ static bool read_file(struct tokenizer *t, const json_t *file, const char *path,
 {
   t->bpe = bpe_open(json_object_get(file, "model"), path, why);
   return t->bpe && read_all_added(t, json_object_get(file, "added_tokens"), path, why) &&
-         steps_read(&t->normalizer, file, "normalizer", path, why) &&
+         steps_read(&t->normalizer, file, "normalizer", path, why) && normalize_added(t, why) &&
          steps_read(&t->pre_tokenizer, file, "pre_tokenizer", path, why) &&
          steps_read(&t->decoder, file, "decoder", path, why) &&
          read_processor(t, json_object_get(file, "post_processor"), path, 0, why);
@@ -174,12 +208,6 @@ static uint32_t code_before(const struct bytes *text, size_t at)
   return first < at && utf8_at(text->at + first, at - first, &code) > 0 ? code : 0;
 }
 
-static bool is_of_word(uint32_t code)
-{
-  return code == '_' || (code >= '0' && code <= '9') ||
-         ((code | 32) >= 'a' && (code | 32) <= 'z') || code >= 0xaa;
-}
-
 // The added token at this place, the longest; or NULL.
 static const struct added *added_at(const struct tokenizer *t, const struct bytes *text, size_t at,
                                     bool normalized)
@@ -187,8 +215,8 @@ static const struct added *added_at(const struct tokenizer *t, const struct byte
   uint32_t code;
   for (size_t i = 0; i < t->nadded; i++) {
     const struct added *a = &t->added[i];
-    if (a->normalized != normalized || a->count > text->count - at || a->text[0] != text->at[at] ||
-        memcmp(a->text, text->at + at, a->count) != 0)
+    if (a->normalized != normalized || !a->count || a->count > text->count - at ||
+        a->text[0] != text->at[at] || memcmp(a->text, text->at + at, a->count) != 0)
       continue;
     const size_t end = at + a->count;
     if (a->alone && (is_of_word(code_before(text, at)) ||
@@ -280,11 +308,11 @@ bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t count,
 
 // ---- decoding ----------------------------------------------------------------------------------
 
-static bool is_special(const struct tokenizer *t, int id)
+static const struct added *added_of(const struct tokenizer *t, int id)
 {
   for (size_t i = 0; i < t->nadded; i++)
-    if (t->added[i].id == id) return t->added[i].special;
-  return false;
+    if (t->added[i].id == id) return &t->added[i];
+  return NULL;
 }
 
 bool tokenizer_decode(const struct tokenizer *t, const int *ids, size_t count, bool skip,
@@ -294,8 +322,13 @@ bool tokenizer_decode(const struct tokenizer *t, const int *ids, size_t count, b
   add_bytes(&tokens.text, "", 0);
   for (size_t i = 0; i < count; i++) {
     size_t length;
+    const struct added *a = added_of(t, ids[i]);
     const char *token = bpe_text(t->bpe, ids[i], &length);
-    if (token && !(skip && is_special(t, ids[i]))) add_text_as_word(&tokens, token, length);
+    if (!token || (skip && a && a->special)) continue;
+    if (a && a->normalized) // as the normalizer has made it
+      add_text_as_word(&tokens, a->text, a->count);
+    else
+      add_text_as_word(&tokens, token, length);
   }
   const bool ok = !tokens.text.failed && steps_decode(&t->decoder, &tokens, text, why);
   if (tokens.text.failed) failed(why, "out of memory for a text");

@@ -87,55 +87,9 @@ void add_lossy(struct bytes *b, const char *text, size_t count)
   }
 }
 
-bool is_space(uint32_t code)
-{
-  return (code >= 9 && code <= 13) || code == ' ' || code == 0x85 || code == 0xa0 ||
-         code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 ||
-         code == 0x202f || code == 0x205f || code == 0x3000;
-}
-
-void add_lowercase(struct bytes *b, const char *text, size_t count)
-{
-  for (size_t i = 0; i < count;) {
-    uint32_t code;
-    const int n = utf8_at(text + i, count - i, &code);
-    add_code(b, (uint32_t)utf8proc_tolower((utf8proc_int32_t)code));
-    i += (size_t)(n > 0 ? n : -n);
-  }
-}
-
-size_t next_place(const struct bytes *text, size_t end, size_t first)
-{
-  uint32_t code;
-  if (end > first) return end;
-  if (end >= text->count) return end + 1;
-  const int n = utf8_at(text->at + end, text->count - end, &code);
-  return end + (size_t)(n > 0 ? n : -n);
-}
-
-bool add_normalized(struct bytes *b, const char *text, size_t count, enum normal_form form,
-                    struct failure *why)
-{
-  static const utf8proc_option_t how[] = {
-      [NFC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE,
-      [NFD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE,
-      [NFKC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
-      [NFKD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT,
-  };
-  utf8proc_uint8_t *made = NULL;
-  const utf8proc_ssize_t n =
-      utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)count, &made, how[form]);
-  if (n < 0) return failed(why, "a text cannot be normalized: %s", utf8proc_errmsg(n));
-  add_bytes(b, (char *)made, (size_t)n);
-  free(made);
-  return true;
-}
-
-// ---- regular expressions -----------------------------------------------------------------------
-
-// Oniguruma's syntax, as in the library `tokenizers`. It has the letters and digits of Unicode 16;
-// those are the ones that Oniguruma 6.9.8, with Unicode 14, does not have. A text is searched with
-// another letter, or digit, of as many bytes in their place.
+// The library `tokenizers` has the letters and digits of Unicode 16; these are the ones that
+// Oniguruma 6.9.8, with Unicode 14, does not have. A text is searched with another letter, or
+// digit, of as many bytes in their place.
 enum category { LETTER, DIGIT };
 static const struct {
   uint32_t first, last;
@@ -174,6 +128,82 @@ static uint32_t stand_in(uint32_t code)
   return code;
 }
 
+bool is_space(uint32_t code)
+{
+  return (code >= 9 && code <= 13) || code == ' ' || code == 0x85 || code == 0xa0 ||
+         code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 ||
+         code == 0x202f || code == 0x205f || code == 0x3000;
+}
+
+bool is_of_word(uint32_t code)
+{
+  const bool joins = code == 0x200c || code == 0x200d;
+  return joins || ONIGENC_IS_CODE_CTYPE(ONIG_ENCODING_UTF8, stand_in(code), ONIGENC_CTYPE_WORD);
+}
+
+static bool is_of_category(uint32_t code, const utf8proc_category_t *list, int n)
+{
+  const utf8proc_category_t is = utf8proc_category((utf8proc_int32_t)code);
+  for (int i = 0; i < n; i++)
+    if (list[i] == is) return true;
+  return false;
+}
+
+bool is_numeric(uint32_t code)
+{
+  static const utf8proc_category_t numbers[] = {UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NL,
+                                                UTF8PROC_CATEGORY_NO};
+  return is_of_category(stand_in(code), numbers, 3);
+}
+
+bool is_mark(uint32_t code)
+{
+  static const utf8proc_category_t marks[] = {UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_MC,
+                                              UTF8PROC_CATEGORY_ME};
+  return is_of_category(code, marks, 3);
+}
+
+void add_lowercase(struct bytes *b, const char *text, size_t count)
+{
+  for (size_t i = 0; i < count;) {
+    uint32_t code;
+    const int n = utf8_at(text + i, count - i, &code);
+    add_code(b, (uint32_t)utf8proc_tolower((utf8proc_int32_t)code));
+    if (code == 0x130) add_code(b, 0x307); // the only letter whose small one is two characters
+    i += (size_t)(n > 0 ? n : -n);
+  }
+}
+
+size_t next_place(const struct bytes *text, size_t end, size_t first)
+{
+  uint32_t code;
+  if (end > first) return end;
+  if (end >= text->count) return end + 1;
+  const int n = utf8_at(text->at + end, text->count - end, &code);
+  return end + (size_t)(n > 0 ? n : -n);
+}
+
+bool add_normalized(struct bytes *b, const char *text, size_t count, enum normal_form form,
+                    struct failure *why)
+{
+  static const utf8proc_option_t how[] = {
+      [NFC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE,
+      [NFD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE,
+      [NFKC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
+      [NFKD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT,
+  };
+  utf8proc_uint8_t *made = NULL;
+  const utf8proc_ssize_t n =
+      utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)count, &made, how[form]);
+  if (n < 0) return failed(why, "a text cannot be normalized: %s", utf8proc_errmsg(n));
+  add_bytes(b, (char *)made, (size_t)n);
+  free(made);
+  return true;
+}
+
+// ---- regular expressions -----------------------------------------------------------------------
+
+// Oniguruma's syntax, as in the library `tokenizers`.
 static void start_oniguruma(void)
 {
   OnigEncoding all[] = {ONIG_ENCODING_UTF8};

@@ -27,8 +27,12 @@ void add_code(struct bytes *b, uint32_t code);
 // Adds a text, with U+FFFD for each maximal part of it that is no character.
 void add_lossy(struct bytes *b, const char *text, size_t count);
 
-// White space, as Unicode says.
+// White space, as Unicode says; a letter, a mark, a digit or what joins them, as \w of Rust's
+// library regex; a number of any kind; a mark.
 bool is_space(uint32_t code);
+bool is_of_word(uint32_t code);
+bool is_numeric(uint32_t code);
+bool is_mark(uint32_t code);
 
 enum normal_form { NFC, NFD, NFKC, NFKD };
 
