@@ -69,8 +69,7 @@ static void texts_are_hugging_faces(void **state)
     json_t *file = golden(names[i]), *given;
     struct failure why = {""};
     size_t k;
-    struct chat *c = chat_of(text_of(file, "template"), text_of(file, "bos_token"),
-                             text_of(file, "eos_token"), &why);
+    struct chat *c = chat_of(text_of(file, "template"), file, &why);
     if (!c) fail_msg("%s: %s", names[i], why.text);
     assert_true(json_array_size(json_object_get(file, "cases")) >= 5);
     json_array_foreach(json_object_get(file, "cases"), k, given)
@@ -82,21 +81,84 @@ static void texts_are_hugging_faces(void **state)
   }
 }
 
-static void other_templates_are_refused(void **state)
+// Templates of many kinds, with tools, documents and other variables.
+static void templates_are_run_as_transformers_runs_them(void **state)
 {
-  static const char *const others[] = {
-      "",
-      "{{ messages[0]['content'] }}",
-      "<|start_header_id|>",
-      "[INST] <<SYS>>\\n",
-      "{{ '[INST] ' + message['content'] + ' [/INST]' }}{{ message['content'] }}",
-      "{{ '<|user|>\\n' + message['content'] + eos_token }}"};
+  json_t *all = golden("templates"), *row, *given;
+  size_t i, k, same = 0, refused = 0;
+  (void)state;
+  json_array_foreach(all, i, row)
+  {
+    struct failure why = {""};
+    struct chat *c = chat_of(text_of(row, "template"), row, &why);
+    json_array_foreach(json_object_get(row, "cases"), k, given)
+    {
+      const json_t *expected = json_object_get(given, "text");
+      struct bytes text = {0};
+      const bool ok = c && chat_render(c, json_object_get(given, "variables"), "DATE", &text, &why);
+      if (ok != json_is_string(expected))
+        fail_msg("%s, case %zu: %s", text_of(row, "name"), k, ok ? "it is not refused" : why.text);
+      if (ok && (text.count != json_string_length(expected) ||
+                 memcmp(text.at, json_string_value(expected), text.count) != 0))
+        fail_msg("%s, case %zu:\n%.*s\ninstead of\n%s", text_of(row, "name"), k, (int)text.count,
+                 text.at, json_string_value(expected));
+      *(ok ? &same : &refused) += 1;
+      free_bytes(&text);
+    }
+    chat_close(c);
+  }
+  assert_true(same > 400 && refused > 50);
+  json_decref(all);
+}
+
+static void what_is_not_known_is_refused_with_its_line(void **state)
+{
+  static const char *const others[][2] = {
+      {"{{ messages", "line 1: a tag does not end"},
+      {"a\n{% if true %}", "line 2: 'elif' is missing at the end"},
+      {"\n\n{% include 'x' %}", "line 3: the statement 'include' is not known here"},
+      {"{{ 1 + }}", "line 1: an expression is missing"},
+      {"{{ ((((1)))) }}{{ $ }}", "the character '$' is not known here"}};
+  static const char *const failing[][2] = {
+      {"{{ messages[0].content | nothing }}", "the filter 'nothing' is not known here"},
+      {"{{ messages is odd_one }}", "the test 'odd_one' is not known here"},
+      {"\n{{ nobody.x }}", "line 2: 'nobody' is undefined, and has no 'x'"},
+      {"{{ raise_exception('only ' ~ 3) }}", "it refuses: only 3"},
+      {"{% for i in range(100000000) %}{% endfor %}", "it takes"},
+      {"{% set x = 'abcdefgh' * 100000000 %}", "it takes"},
+      {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "calls are nested too deep"},
+      {"{{ ''.__class__.__mro__ }}", "is undefined"},
+      {"{{ 1 / 0 }}", "a division by zero"}};
+  const struct turn_of_chat turn = {ROLE_USER, "b", 1};
+  struct failure why;
   (void)state;
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-    struct failure why = {""};
-    assert_null(chat_of(others[i], "<s>", "</s>", &why));
-    assert_non_null(strstr(why.text, "--raw"));
+    why = (struct failure){""};
+    assert_null(chat_of(others[i][0], NULL, &why));
+    if (!strstr(why.text, others[i][1])) fail_msg("%s: %s", others[i][0], why.text);
   }
+  for (size_t i = 0; i < sizeof failing / sizeof *failing; i++) {
+    struct bytes text = {0};
+    why = (struct failure){""};
+    struct chat *c = chat_of(failing[i][0], NULL, &why);
+    assert_non_null(c);
+    assert_false(chat_text(c, &turn, 1, NULL, &text, &why));
+    if (!strstr(why.text, failing[i][1])) fail_msg("%s: %s", failing[i][0], why.text);
+    free_bytes(&text);
+    chat_close(c);
+  }
+}
+
+static void the_end_of_an_answer_is_found(void **state)
+{
+  static const char template[] =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}<|end|>\n{% endfor %}";
+  struct failure why = {""};
+  (void)state;
+  struct chat *c = chat_of(template, NULL, &why);
+  assert_non_null(c);
+  assert_string_equal(chat_behind_answer(c), "<|end|>\n");
+  chat_close(c);
 }
 
 static void raw_turns_are_lines(void **state)
@@ -120,7 +182,9 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(texts_are_hugging_faces),
-      cmocka_unit_test(other_templates_are_refused),
+      cmocka_unit_test(templates_are_run_as_transformers_runs_them),
+      cmocka_unit_test(what_is_not_known_is_refused_with_its_line),
+      cmocka_unit_test(the_end_of_an_answer_is_found),
       cmocka_unit_test(raw_turns_are_lines),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

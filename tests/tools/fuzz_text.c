@@ -162,16 +162,37 @@ static void use(const struct tokenizer *t, const char *text, size_t count)
 static void talk(void)
 {
   static const char *const templates[] = {
-      "<|im_start|><|im_end|>", "<start_of_turn><end_of_turn>message['content'] | trim",
-      "<|start_header_id|>Cutting Knowledge Date: December 2023",
-      "<|im_start|>system\\n<|im_end|></think>bos_token"};
-  char text[300], said[4][200];
+      "{% set ns = namespace(n=0) %}{% for m in messages[::-1] if m.role != 'x' %}{% set ns.n = "
+      "ns.n + 1 %}"
+      "{{- loop.index ~ m['content'] | trim | replace('a', 'b') }}{% else %}none{% endfor %}{{ "
+      "ns.n }}",
+      "{% macro f(a, b=[1, {'k': 2.5}]) -%}{{ a }}{{ b | tojson(indent=2) }}{%- endmacro %}{{ "
+      "f(messages) }}"
+      "{{ f('x', b=messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | "
+      "list) }}",
+      "{%- if messages[0].role == 'system' and not tools %}{{ "
+      "messages[0].content.split('a')[-1].strip() }}\n"
+      "{%- elif messages | length % 2 == 0 %}{{ raise_exception('no') }}{% else %}{# c #}{{ 7 // 2 "
+      "** 2 }}{% endif %}",
+      "{% raw %}{{ x }}{% endraw %}{{ bos_token }}{{ 'a' if add_generation_prompt is defined else "
+      "none }}"
+      "{% filter upper %}{{ [3, 1] | sort | join(', ') }}{{ 'abc'[1:-1] * 3 }}{% endfilter %}{{ "
+      "{'b': 1}.items() }}"};
+  char text[600], said[4][200];
   struct turn_of_chat turns[4];
   struct failure why;
   struct bytes to = {0};
   strcpy(text, templates[draw(4)]);
-  if (draw(2)) text[draw(strlen(text))] = (char)draw(256);
-  struct chat *c = chat_of(text, "<s>", "</s>", &why);
+  for (size_t i = draw(6); i > 0; i--) {
+    const size_t at = draw(strlen(text));
+    if (draw(2))
+      text[at] = (char)(1 + draw(255));
+    else if (draw(2))
+      text[at] = "{}%#|()[]'\"+-*~.,:"[draw(18)];
+    else
+      memmove(text + at, text + at + 1, strlen(text + at));
+  }
+  struct chat *c = chat_of(text, NULL, &why);
   const size_t n = draw(5);
   for (size_t i = 0; i < n; i++)
     turns[i] =

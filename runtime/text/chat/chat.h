@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The text of a conversation, as a model's chat template has it. Templates are programs of Jinja;
-// those of known families are recognised by what they have, and none is run.
+// The text of a conversation, as the model's chat template makes it: a template of Jinja, which is
+// run as transformers' apply_chat_template runs it.
 #ifndef TEXT_CHAT_H
 #define TEXT_CHAT_H
 
+#include <jansson.h>
 #include "base/failure.h"
 #include "text/tokenizer/unicode.h"
 
@@ -17,24 +18,26 @@ struct turn_of_chat {
 
 struct chat;
 
-// A template, with the text of the tokens that begin and end a sequence ("" if there is none).
-// NULL, and why, if it is of no known family.
-struct chat *chat_of(const char *text, const char *bos, const char *eos, struct failure *why);
+// A template. config: the tokenizer_config.json beside it, whose special tokens the template sees;
+// or NULL. NULL, and why, if it has something that is not known here.
+struct chat *chat_of(const char *text, const json_t *config, struct failure *why);
 
 // Without a template (--raw): the turns' texts are lines. NULL: out of memory.
 struct chat *chat_raw(void);
 void chat_close(struct chat *c);
 
-// Adds the text of a conversation, up to where the next answer begins. date: for templates that
-// have the day's. False, and why, if the template does not take these turns.
+// Adds the text of a conversation, up to where the next answer begins. date: what templates take
+// for the day's; NULL: that. False, and why, if the template does not take these turns.
 bool chat_text(const struct chat *c, const struct turn_of_chat *turns, size_t count,
                const char *date, struct bytes *text, struct failure *why);
 
-// The day's date as templates have it, "24 Nov 2026".
-const char *chat_date(void);
+// Adds what the template makes of these variables: "messages", "add_generation_prompt", "tools" and
+// whatever else it takes. False, and why.
+bool chat_render(const struct chat *c, const json_t *variables, const char *date,
+                 struct bytes *text, struct failure *why);
 
-// The token that ends an answer; NULL: that of the model.
-const char *chat_end(const struct chat *c);
+// The text behind an answer, which begins with the token that ends it; "": there is none.
+const char *chat_behind_answer(const struct chat *c);
 
 // Whether the text has special tokens itself, also that which begins a sequence.
 bool chat_is_special(const struct chat *c);

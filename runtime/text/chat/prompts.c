@@ -109,7 +109,7 @@ bool conversation_ids(const struct chat *c, const struct tokenizer *tokenizer,
                       struct failure *why)
 {
   struct bytes text = {0};
-  const bool ok = chat_text(c, turns, count, chat_date(), &text, why) &&
+  const bool ok = chat_text(c, turns, count, NULL, &text, why) &&
                   tokenizer_encode(tokenizer, text.at ? text.at : "", text.count,
                                    !chat_is_special(c), ids, why);
   free_bytes(&text);

@@ -138,20 +138,16 @@ bool settings_end_at(const struct text_settings *s, int token)
 bool settings_tokenizer(struct tokenizer **t, const struct options *o, struct failure *why)
 {
   char path[PATH_MAX];
-  if (!o->tokenizer && !beside_weights(o, "tokenizer.json", path)) return true;
-  *t = tokenizer_open(o->tokenizer ? o->tokenizer : path, why);
+  struct stat about;
+  const bool is_file = o->tokenizer && (stat(o->tokenizer, &about) != 0 || !S_ISDIR(about.st_mode));
+  const char *of = o->tokenizer ? o->tokenizer : o->weights;
+  if (!is_file && !beside(of, "tokenizer.json", path))
+    return !o->tokenizer || failed(why, "%s: the folder has no tokenizer.json", o->tokenizer);
+  *t = tokenizer_open(is_file ? o->tokenizer : path, why);
   return *t != NULL;
 }
 
-// The text of a token in tokenizer_config.json: "bos_token".
-static const char *token_text(const json_t *object, const char *name)
-{
-  const json_t *token = json_object_get(object, name), *content = json_object_get(token, "content");
-  const char *text = json_string_value(json_is_object(token) ? content : token);
-  return text ? text : "";
-}
-
-// Its chat template: a text, or a list of them by name.
+// The chat template of a tokenizer_config.json: a text, or a list of them by name.
 static const char *template_of(const json_t *object)
 {
   const json_t *list = json_object_get(object, "chat_template"), *one;
@@ -180,7 +176,7 @@ bool settings_chat(struct chat **c, const struct options *o, struct failure *why
   if (ok && beside_tokenizer(o, "chat_template.jinja", path))
     ok = (text = file = whole_file(path, &length, why)) != NULL;
   if (ok && text)
-    *c = chat_of(text, token_text(object, "bos_token"), token_text(object, "eos_token"), why);
+    *c = chat_of(text, object, why);
   else if (ok)
     failed(why, "there is no chat template, in tokenizer_config.json or chat_template.jinja beside "
                 "the tokenizer: with --raw the turns' texts are lines without a template");
@@ -191,5 +187,5 @@ bool settings_chat(struct chat **c, const struct options *o, struct failure *why
 
 int settings_turn_end(const struct tokenizer *t, const struct chat *c)
 {
-  return chat_end(c) ? tokenizer_id(t, chat_end(c)) : -1;
+  return tokenizer_special_at(t, chat_behind_answer(c));
 }

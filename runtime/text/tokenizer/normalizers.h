@@ -64,9 +64,6 @@ void words_free(struct words *w);
 void add_word(struct words *w, size_t first, size_t end);
 void add_text_as_word(struct words *w, const char *text, size_t count);
 
-// Adds the characters that stand in tokens for these bytes.
-void add_letters_of_bytes(struct bytes *b, const char *bytes, size_t count);
-
 // Normalizes a text. False, and why.
 bool steps_normalize(const struct steps *s, struct bytes *text, struct failure *why);
 

@@ -37,31 +37,6 @@ static bool have_memory(const struct words *w, struct failure *why)
   return !w->text.failed || failed(why, "out of memory for a text");
 }
 
-// ---- the letters of bytes ----------------------------------------------------------------------
-
-// GPT-2's: a byte that is a visible character of Latin-1 is that; the others are U+0100 and on.
-static uint32_t letter_of(unsigned byte)
-{
-  const bool visible =
-      (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
-  if (visible) return byte;
-  return 0x100 + (byte <= 0x20 ? byte : byte <= 0xa0 ? byte - 0x7f + 33 : 67);
-}
-
-void add_letters_of_bytes(struct bytes *b, const char *bytes, size_t count)
-{
-  for (size_t i = 0; i < count; i++) add_code(b, letter_of((unsigned char)bytes[i]));
-}
-
-// The byte of a letter, or -1.
-static int byte_of(uint32_t letter)
-{
-  if (letter < 0x100) return letter_of(letter) == letter ? (int)letter : -1;
-  if (letter <= 0x120) return (int)letter - 0x100;
-  if (letter <= 0x142) return (int)letter - 0x121 + 0x7f;
-  return letter == 0x143 ? 0xad : -1;
-}
-
 // ---- pre-tokenizers ----------------------------------------------------------------------------
 
 // A part of a word: a match of a split, or the text between matches.
@@ -290,7 +265,7 @@ static void from_letters(const struct words *from, struct words *to)
     for (size_t at = w.first; at < w.end && plain;) {
       uint32_t code;
       const int n = utf8_at(from->text.at + at, w.end - at, &code),
-                byte = n > 0 ? byte_of(code) : -1;
+                byte = n > 0 ? byte_of_letter(code) : -1;
       const char c = (char)byte;
       plain = byte >= 0;
       if (plain) add_bytes(&all, &c, 1);

@@ -194,6 +194,16 @@ int tokenizer_id(const struct tokenizer *t, const char *token)
   return bpe_id(t->bpe, token, strlen(token));
 }
 
+int tokenizer_special_at(const struct tokenizer *t, const char *text)
+{
+  text += strspn(text, " \n");
+  for (size_t i = 0; i < t->nadded; i++) { // the longest come first
+    const struct added *a = &t->added[i];
+    if (a->special && a->count && !strncmp(a->text, text, a->count)) return a->id;
+  }
+  return -1;
+}
+
 // ---- encoding ----------------------------------------------------------------------------------
 
 // The character that ends before `at`; 0: none.

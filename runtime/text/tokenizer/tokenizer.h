@@ -24,7 +24,8 @@ bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t count,
 bool tokenizer_decode(const struct tokenizer *t, const int *ids, size_t count, bool skip,
                       struct bytes *text, struct failure *why);
 
-// The id of a token, or -1.
+// The id of a token, or -1; of the special token with which a text begins, behind white space.
 int tokenizer_id(const struct tokenizer *t, const char *token);
+int tokenizer_special_at(const struct tokenizer *t, const char *text);
 
 #endif

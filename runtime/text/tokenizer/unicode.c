@@ -174,6 +174,23 @@ void add_lowercase(struct bytes *b, const char *text, size_t count)
   }
 }
 
+void add_cased(struct bytes *b, const char *text, size_t count, bool upper)
+{
+  if (!upper) {
+    add_lowercase(b, text, count);
+    return;
+  }
+  for (size_t i = 0; i < count;) {
+    uint32_t code;
+    const int n = utf8_at(text + i, count - i, &code);
+    if (code == 0xdf)
+      add_bytes(b, "SS", 2);
+    else
+      add_code(b, (uint32_t)utf8proc_toupper((utf8proc_int32_t)code));
+    i += (size_t)(n > 0 ? n : -n);
+  }
+}
+
 size_t next_place(const struct bytes *text, size_t end, size_t first)
 {
   uint32_t code;
@@ -199,6 +216,30 @@ bool add_normalized(struct bytes *b, const char *text, size_t count, enum normal
   add_bytes(b, (char *)made, (size_t)n);
   free(made);
   return true;
+}
+
+// ---- the letters of bytes ----------------------------------------------------------------------
+
+// GPT-2's: a byte that is a visible character of Latin-1 is that; the others are U+0100 and on.
+static uint32_t letter_of(unsigned byte)
+{
+  const bool visible =
+      (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+  if (visible) return byte;
+  return 0x100 + (byte <= 0x20 ? byte : byte <= 0xa0 ? byte - 0x7f + 33 : 67);
+}
+
+void add_letters_of_bytes(struct bytes *b, const char *bytes, size_t count)
+{
+  for (size_t i = 0; i < count; i++) add_code(b, letter_of((unsigned char)bytes[i]));
+}
+
+int byte_of_letter(uint32_t letter)
+{
+  if (letter < 0x100) return letter_of(letter) == letter ? (int)letter : -1;
+  if (letter <= 0x120) return (int)letter - 0x100;
+  if (letter <= 0x142) return (int)letter - 0x121 + 0x7f;
+  return letter == 0x143 ? 0xad : -1;
 }
 
 // ---- regular expressions -----------------------------------------------------------------------

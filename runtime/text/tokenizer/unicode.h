@@ -43,6 +43,13 @@ bool add_normalized(struct bytes *b, const char *text, size_t count, enum normal
 // Adds the text, which is UTF-8, with each letter in lower case.
 void add_lowercase(struct bytes *b, const char *text, size_t count);
 
+// Adds the text with each letter in upper case, or in lower case.
+void add_cased(struct bytes *b, const char *text, size_t count, bool upper);
+
+// Adds the characters that stand in tokens for these bytes, GPT-2's; the byte of one, or -1.
+void add_letters_of_bytes(struct bytes *b, const char *bytes, size_t count);
+int byte_of_letter(uint32_t letter);
+
 // The place after a match from `first` to `end`, from which the next one is searched: at least a
 // character on.
 size_t next_place(const struct bytes *text, size_t end, size_t first);

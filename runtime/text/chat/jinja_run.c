@@ -1,0 +1,545 @@
+// SPDX-License-Identifier: MIT
+// Jinja: runs the tree of a template.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "text/chat/jinja_tree.h"
+
+enum { MOST_CALLS = 60 };
+
+struct scope {
+  struct scope *outer;
+  struct value *variables;
+};
+
+enum flow { GOES_ON, BREAKS, CONTINUES };
+
+static struct value *evaluate(struct work *w, struct scope *s, const struct node *n);
+static enum flow run_body(struct work *w, struct scope *s, const struct node *body, struct out *o);
+
+static struct scope *new_scope(struct work *w, struct scope *outer)
+{
+  struct scope *s = work_alloc(w, sizeof *s);
+  s->outer = outer;
+  s->variables = map_value(w);
+  return s;
+}
+
+static void set_name(struct work *w, struct scope *s, const char *name, struct value *v)
+{
+  map_set(w, s->variables, text_value(w, name, strlen(name)), v);
+}
+
+static struct value *value_named(struct work *w, struct scope *s, const char *name)
+{
+  for (; s; s = s->outer) {
+    struct value *v = map_get(s->variables, name);
+    if (v) return v;
+  }
+  struct value *v = global_named(w, name);
+  return v ? v : undefined_value(w, name);
+}
+
+// ---- operators ---------------------------------------------------------------------------------
+
+static bool contains(struct work *w, struct value *in, struct value *v)
+{
+  if (in->kind == TEXT && v->kind == TEXT)
+    return !v->count || memmem(in->text, in->count, v->text, v->count);
+  if (in->kind == LIST)
+    for (size_t i = 0; i < in->count; i++)
+      if (are_equal(in->at[i], v)) return true;
+  if (in->kind == MAP)
+    for (size_t i = 0; i < in->count; i++)
+      if (are_equal(in->key[i], v)) return true;
+  if (in->kind != LIST && in->kind != MAP && in->kind != UNDEFINED)
+    work_fails(w, "'in' wants a list, a map or a text");
+  return false;
+}
+
+static struct value *repeated(struct work *w, struct value *v, long long times)
+{
+  if (times < 0) times = 0;
+  if (v->kind == TEXT) {
+    struct out o = {0};
+    out_add(w, &o, "", 0);
+    for (long long i = 0; i < times; i++) {
+      work_step(w);
+      out_add(w, &o, v->text, v->count);
+    }
+    return text_value(w, o.at, o.count);
+  }
+  struct value *all = list_value(w);
+  for (long long i = 0; i < times; i++)
+    for (size_t k = 0; k < v->count; k++) list_add(w, all, v->at[k]);
+  return all;
+}
+
+static long long whole_of(const struct value *v)
+{
+  return v->kind == FLAG ? v->flag : v->whole;
+}
+
+static struct value *calculated(struct work *w, char sign, bool twice, struct value *a,
+                                struct value *b)
+{
+  const bool whole = a->kind != REAL && b->kind != REAL;
+  const double x = number_of_value(a), y = number_of_value(b);
+  if ((sign == '/' || sign == '%') && y == 0) work_fails(w, "a division by zero");
+  if (whole && sign != '/' && !(sign == '*' && twice && y < 0)) {
+    long long n = 0;
+    const long long p = whole_of(a), q = whole_of(b);
+    bool over = false;
+    if (sign == '+') over = __builtin_add_overflow(p, q, &n);
+    if (sign == '-') over = __builtin_sub_overflow(p, q, &n);
+    if (sign == '*' && !twice) over = __builtin_mul_overflow(p, q, &n);
+    if (sign == '%') n = q == -1 ? 0 : (p % q + q) % q;
+    if (sign == '*' && twice) {
+      n = 1;
+      for (long long i = 0; i < q && !over && i < 64; i++) over = __builtin_mul_overflow(n, p, &n);
+      over |= q > 63 && p > 1;
+    }
+    if (over) work_fails(w, "a number is too large");
+    return whole_value(w, n);
+  }
+  if (whole && sign == '/' && twice) {
+    const long long p = whole_of(a), q = whole_of(b);
+    if (q == -1) return calculated(w, '-', false, whole_value(w, 0), a);
+    return whole_value(w, p / q - (p % q != 0 && (p < 0) != (q < 0)));
+  }
+  if (sign == '/') return real_value(w, twice ? floor(x / y) : x / y);
+  if (sign == '%') {
+    const double r = fmod(x, y);
+    return real_value(w, r != 0 && (r < 0) != (y < 0) ? r + y : r);
+  }
+  return real_value(w, sign == '+' ? x + y : sign == '-' ? x - y : twice ? pow(x, y) : x * y);
+}
+
+static void fails_on(struct work *w, const char *sign, const struct value *v)
+{
+  if (v->kind == UNDEFINED) work_fails(w, "'%s' is undefined", v->name ? v->name : "it");
+  work_fails(w, "'%s' does not fit these values", sign);
+}
+
+static struct value *binary_value(struct work *w, const char *sign, struct value *a,
+                                  struct value *b)
+{
+  if (*sign == '~') {
+    struct out o = {0};
+    out_add(w, &o, "", 0);
+    out_str(w, &o, a);
+    out_str(w, &o, b);
+    return text_value(w, o.at, o.count);
+  }
+  if (is_number(a) && is_number(b)) return calculated(w, *sign, sign[1] != 0, a, b);
+  if (*sign == '+' && a->kind == TEXT && b->kind == TEXT) return binary_value(w, "~", a, b);
+  if (*sign == '+' && a->kind == LIST && b->kind == LIST && a->is_tuple == b->is_tuple) {
+    struct value *all = list_value(w);
+    all->is_tuple = a->is_tuple;
+    for (size_t i = 0; i < a->count; i++) list_add(w, all, a->at[i]);
+    for (size_t i = 0; i < b->count; i++) list_add(w, all, b->at[i]);
+    return all;
+  }
+  const bool repeats = !strcmp(sign, "*");
+  if (repeats && (a->kind == TEXT || a->kind == LIST) && b->kind == WHOLE)
+    return repeated(w, a, b->whole);
+  if (repeats && (b->kind == TEXT || b->kind == LIST) && a->kind == WHOLE)
+    return repeated(w, b, a->whole);
+  fails_on(w, sign, a->kind == UNDEFINED ? a : b);
+  return NULL;
+}
+
+static bool compares(struct work *w, const char *sign, struct value *a, struct value *b)
+{
+  if (!strcmp(sign, "==")) return are_equal(a, b);
+  if (!strcmp(sign, "!=")) return !are_equal(a, b);
+  if (!strcmp(sign, "in")) return contains(w, b, a);
+  if (!strcmp(sign, "not in")) return !contains(w, b, a);
+  if (a->kind == UNDEFINED || b->kind == UNDEFINED) fails_on(w, sign, a->kind == UNDEFINED ? a : b);
+  const int order = compare_values(w, a, b);
+  return sign[0] == '<' ? order < 0 || (sign[1] && !order) : order > 0 || (sign[1] && !order);
+}
+
+// ---- slices ------------------------------------------------------------------------------------
+
+static struct value *sliced(struct work *w, struct value *v, struct value *const bound[3])
+{
+  struct value *of = v->kind == TEXT ? sequence_of(w, v) : v;
+  if (of->kind != LIST) fails_on(w, "[:]", v);
+  const long long n = (long long)of->count, step = bound[2]->kind == WHOLE ? bound[2]->whole : 1;
+  if (!step) work_fails(w, "a slice's step is 0");
+  long long from = step > 0 ? 0 : n - 1, to = step > 0 ? n : -1;
+  if (bound[0]->kind == WHOLE) {
+    from = bound[0]->whole < 0 ? bound[0]->whole + n : bound[0]->whole;
+    from = from < 0                        ? (step > 0 ? 0 : -1)
+           : from > (step > 0 ? n : n - 1) ? (step > 0 ? n : n - 1)
+                                           : from;
+  }
+  if (bound[1]->kind == WHOLE) {
+    to = bound[1]->whole < 0 ? bound[1]->whole + n : bound[1]->whole;
+    to = to < 0 ? (step > 0 ? 0 : -1) : to > n ? n : to;
+  }
+  struct value *part = list_value(w);
+  part->is_tuple = v->is_tuple;
+  for (long long i = from; step > 0 ? i < to : i > to; i += step) list_add(w, part, of->at[i]);
+  if (v->kind != TEXT) return part;
+  struct out o = {0};
+  out_add(w, &o, "", 0);
+  for (size_t i = 0; i < part->count; i++) out_add(w, &o, part->at[i]->text, part->at[i]->count);
+  return text_value(w, o.at, o.count);
+}
+
+// ---- calls -------------------------------------------------------------------------------------
+
+static struct value **values_of_arguments(struct work *w, struct scope *s, const struct node *call,
+                                          struct value **named)
+{
+  struct value **at = work_alloc(w, (call->n + 1) * sizeof *at);
+  for (size_t i = 0; i < call->n; i++) at[i] = evaluate(w, s, call->list[i]);
+  *named = map_value(w);
+  for (size_t i = 0; i < call->nnamed; i++) {
+    const char *name = call->named[i]->name;
+    map_set(w, *named, text_value(w, name, strlen(name)), evaluate(w, s, call->named[i]->a));
+  }
+  return at;
+}
+
+static struct value *call_macro(struct work *w, struct value *f, struct value **at, size_t n,
+                                struct value *named)
+{
+  const struct node *m = f->macro;
+  struct scope *s = new_scope(w, f->scope);
+  struct out o = {0};
+  if (n > m->nnamed)
+    work_fails(w, "the macro %s takes %zu arguments, not %zu", m->name, m->nnamed, n);
+  for (size_t i = 0; i < m->nnamed; i++) {
+    const char *name = m->named[i]->name;
+    struct value *v = i < n ? at[i] : map_get(named, name);
+    if (!v) v = m->named[i]->a ? evaluate(w, s, m->named[i]->a) : undefined_value(w, name);
+    set_name(w, s, name, v);
+  }
+  out_add(w, &o, "", 0);
+  run_body(w, s, m->b, &o);
+  return text_value(w, o.at, o.count);
+}
+
+struct value *call_value(struct work *w, struct value *f, struct value **at, size_t n,
+                         struct value *named)
+{
+  work_step(w);
+  if (f->kind == UNDEFINED) work_fails(w, "'%s' is undefined", f->name ? f->name : "it");
+  if (f->kind != FUNCTION) work_fails(w, "what is called is no function");
+  if (++w->depth > MOST_CALLS) work_fails(w, "calls are nested too deep");
+  struct value *v =
+      f->macro ? call_macro(w, f, at, n, named) : f->call(w, f->self ? f->self : f, at, n, named);
+  w->depth--;
+  return v;
+}
+
+static struct value *evaluate_call(struct work *w, struct scope *s, const struct node *n)
+{
+  struct value *named, **at = values_of_arguments(w, s, n, &named), *f;
+  if (n->a->kind == N_MEMBER) {
+    struct value *of = evaluate(w, s, n->a->a);
+    if (of->kind == UNDEFINED) work_fails(w, "'%s' is undefined", of->name ? of->name : "it");
+    f = member_of_value(w, of, n->a->name);
+    w->line = n->line;
+    if (!f) work_fails(w, "there is no method '%s' here", n->a->name);
+  } else {
+    f = evaluate(w, s, n->a);
+  }
+  return call_value(w, f, at, n->n, named);
+}
+
+// ---- expressions -------------------------------------------------------------------------------
+
+static struct value *evaluate_list(struct work *w, struct scope *s, const struct node *n)
+{
+  struct value *v = n->kind == N_MAP ? map_value(w) : list_value(w);
+  v->is_tuple = n->kind == N_TUPLE;
+  for (size_t i = 0; i < n->n; i++) {
+    if (n->kind == N_MAP)
+      map_set(w, v, evaluate(w, s, n->list[i]->a), evaluate(w, s, n->list[i]->b));
+    else
+      list_add(w, v, evaluate(w, s, n->list[i]));
+  }
+  return v;
+}
+
+static struct value *evaluate_filter(struct work *w, struct scope *s, const struct node *n,
+                                     struct value *of)
+{
+  struct value *named, *v = n->a ? evaluate_filter(w, s, n->a, of) : of;
+  struct value **at = values_of_arguments(w, s, n, &named);
+  w->line = n->line;
+  return apply_filter(w, n->name, v, at, n->n, named);
+}
+
+static bool evaluate_comparison(struct work *w, struct scope *s, const struct node *n)
+{
+  struct value *a = evaluate(w, s, n->a);
+  for (size_t i = 0; i < n->n; i++) {
+    struct value *b = evaluate(w, s, n->list[i]->a);
+    w->line = n->line;
+    if (!compares(w, n->list[i]->name, a, b)) return false;
+    a = b;
+  }
+  return true;
+}
+
+static struct value *evaluate(struct work *w, struct scope *s, const struct node *n)
+{
+  struct value *v, *named, *bound[3];
+  work_step(w);
+  w->line = n->line;
+  switch (n->kind) {
+  case N_CONSTANT:
+    return n->value;
+  case N_NAME:
+    return value_named(w, s, n->name);
+  case N_LIST:
+  case N_TUPLE:
+  case N_MAP:
+    return evaluate_list(w, s, n);
+  case N_MEMBER:
+    v = evaluate(w, s, n->a);
+    w->line = n->line;
+    if (v->kind == UNDEFINED)
+      work_fails(w, "'%s' is undefined, and has no '%s'", v->name ? v->name : "it", n->name);
+    named = v->kind == MAP ? map_get(v, n->name) : NULL;
+    if (!named) named = member_of_value(w, v, n->name);
+    return named ? named : undefined_value(w, n->name);
+  case N_ITEM:
+    v = evaluate(w, s, n->a);
+    if (v->kind == UNDEFINED) work_fails(w, "'%s' is undefined", v->name ? v->name : "it");
+    return item_of(w, v, evaluate(w, s, n->b));
+  case N_SLICE:
+    v = evaluate(w, s, n->a);
+    for (int i = 0; i < 3; i++)
+      bound[i] = n->list[i] ? evaluate(w, s, n->list[i]) : value_of(w, NONE_VALUE);
+    return sliced(w, v, bound);
+  case N_CALL:
+    return evaluate_call(w, s, n);
+  case N_FILTER:
+    v = evaluate(w, s, n->a);
+    {
+      struct value **at = values_of_arguments(w, s, n, &named);
+      w->line = n->line;
+      return apply_filter(w, n->name, v, at, n->n, named);
+    }
+  case N_TEST:
+    v = evaluate(w, s, n->a);
+    {
+      struct value **at = values_of_arguments(w, s, n, &named);
+      w->line = n->line;
+      return flag_value(w, apply_test(w, n->name, v, at, n->n) != n->flag);
+    }
+  case N_NOT:
+    return flag_value(w, !is_true(evaluate(w, s, n->a)));
+  case N_AND:
+    v = evaluate(w, s, n->a);
+    return is_true(v) ? evaluate(w, s, n->b) : v;
+  case N_OR:
+    v = evaluate(w, s, n->a);
+    return is_true(v) ? v : evaluate(w, s, n->b);
+  case N_NEGATIVE:
+    v = evaluate(w, s, n->a);
+    if (!is_number(v)) fails_on(w, "-", v);
+    return v->kind == REAL ? real_value(w, -v->real)
+                           : calculated(w, '-', false, whole_value(w, 0), v);
+  case N_BINARY:
+    v = evaluate(w, s, n->a);
+    named = evaluate(w, s, n->b);
+    w->line = n->line;
+    return binary_value(w, n->name, v, named);
+  case N_COMPARE:
+    return flag_value(w, evaluate_comparison(w, s, n));
+  case N_CHOICE:
+    if (is_true(evaluate(w, s, n->b))) return evaluate(w, s, n->a);
+    return n->c ? evaluate(w, s, n->c) : undefined_value(w, "it");
+  default:
+    work_fails(w, "it is no expression");
+  }
+}
+
+// ---- statements --------------------------------------------------------------------------------
+
+static void assign(struct work *w, struct scope *s, const struct node *targets, struct value *v)
+{
+  if (targets->n > 1 && (v->kind != LIST || v->count != targets->n))
+    work_fails(w, "%zu values are wanted here", targets->n);
+  for (size_t i = 0; i < targets->n; i++) {
+    const struct node *t = targets->list[i];
+    struct value *one = targets->n > 1 ? v->at[i] : v;
+    if (t->kind == N_NAME) {
+      set_name(w, s, t->name, one);
+      continue;
+    }
+    struct value *of = value_named(w, s, t->a->name);
+    if (!of->is_namespace) work_fails(w, "'%s' is no namespace", t->a->name);
+    map_set(w, of, text_value(w, t->name, strlen(t->name)), one);
+  }
+}
+
+static struct value *cycle(struct work *w, struct value *self, struct value **at, size_t n,
+                           struct value *named)
+{
+  (void)named;
+  if (!n) work_fails(w, "loop.cycle() wants values");
+  return at[(size_t)map_get(self, "index0")->whole % n];
+}
+
+static struct value *loop_value(struct work *w, const struct value *list, size_t i)
+{
+  struct value *loop = map_value(w), *method = value_of(w, FUNCTION);
+  const struct {
+    const char *name;
+    struct value *v;
+  } members[] = {
+      {"index", whole_value(w, (long long)i + 1)},
+      {"index0", whole_value(w, (long long)i)},
+      {"revindex", whole_value(w, (long long)(list->count - i))},
+      {"revindex0", whole_value(w, (long long)(list->count - i) - 1)},
+      {"first", flag_value(w, i == 0)},
+      {"last", flag_value(w, i + 1 == list->count)},
+      {"length", whole_value(w, (long long)list->count)},
+      {"depth", whole_value(w, 1)},
+      {"depth0", whole_value(w, 0)},
+      {"previtem", i ? list->at[i - 1] : undefined_value(w, "previtem")},
+      {"nextitem", i + 1 < list->count ? list->at[i + 1] : undefined_value(w, "nextitem")}};
+  for (size_t k = 0; k < sizeof members / sizeof *members; k++)
+    map_set(w, loop, text_value(w, members[k].name, strlen(members[k].name)), members[k].v);
+  method->call = cycle;
+  method->self = loop;
+  map_set(w, loop, text_value(w, "cycle", 5), method);
+  return loop;
+}
+
+static enum flow run_for(struct work *w, struct scope *outer, const struct node *n, struct out *o)
+{
+  struct value *list = sequence_of(w, evaluate(w, outer, n->a)), *taken = list;
+  if (n->list[1]) {
+    taken = list_value(w);
+    for (size_t i = 0; i < list->count; i++) {
+      struct scope *s = new_scope(w, outer);
+      assign(w, s, n->list[0], list->at[i]);
+      if (is_true(evaluate(w, s, n->list[1]))) list_add(w, taken, list->at[i]);
+    }
+  }
+  for (size_t i = 0; i < taken->count; i++) {
+    struct scope *s = new_scope(w, outer);
+    assign(w, s, n->list[0], taken->at[i]);
+    set_name(w, s, "loop", loop_value(w, taken, i));
+    if (run_body(w, s, n->b, o) == BREAKS) break;
+  }
+  return !taken->count && n->c ? run_body(w, new_scope(w, outer), n->c, o) : GOES_ON;
+}
+
+static enum flow run_statement(struct work *w, struct scope *s, const struct node *n, struct out *o)
+{
+  struct out text = {0};
+  struct value *v;
+  enum flow flow;
+  work_step(w);
+  w->line = n->line;
+  switch (n->kind) {
+  case N_TEXT:
+    out_add(w, o, n->value->text, n->value->count);
+    return GOES_ON;
+  case N_PRINT:
+    out_str(w, o, evaluate(w, s, n->a));
+    return GOES_ON;
+  case N_IF:
+    if (is_true(evaluate(w, s, n->a))) return run_body(w, s, n->b, o);
+    if (!n->c) return GOES_ON;
+    return n->c->kind == N_IF ? run_statement(w, s, n->c, o) : run_body(w, s, n->c, o);
+  case N_FOR:
+    return run_for(w, s, n, o);
+  case N_SET:
+    assign(w, s, n->a, evaluate(w, s, n->b));
+    return GOES_ON;
+  case N_SET_BLOCK:
+  case N_FILTER_BLOCK:
+    out_add(w, &text, "", 0);
+    flow = run_body(w, new_scope(w, s), n->b, &text);
+    v = text_value(w, text.at, text.count);
+    if (n->kind == N_SET_BLOCK) {
+      assign(w, s, n->a, n->c ? evaluate_filter(w, s, n->c, v) : v);
+      return flow;
+    }
+    out_str(w, o, evaluate_filter(w, s, n->a, v));
+    return flow;
+  case N_MACRO:
+    v = value_of(w, FUNCTION);
+    v->name = n->name;
+    v->macro = n;
+    v->scope = s;
+    set_name(w, s, n->name, v);
+    return GOES_ON;
+  case N_CALL_BLOCK: // generation
+    return run_body(w, s, n->b, o);
+  case N_BREAK:
+    return BREAKS;
+  case N_CONTINUE:
+    return CONTINUES;
+  default:
+    return run_body(w, s, n, o);
+  }
+}
+
+static enum flow run_body(struct work *w, struct scope *s, const struct node *body, struct out *o)
+{
+  for (size_t i = 0; i < body->n; i++) {
+    const enum flow flow = run_statement(w, s, body->list[i], o);
+    if (flow != GOES_ON) return flow;
+  }
+  return GOES_ON;
+}
+
+// ---- from outside ------------------------------------------------------------------------------
+
+static bool parse_into(struct jinja *j, const char *text)
+{
+  if (setjmp(j->work.out)) return false;
+  j->body = jinja_parse(&j->work, text);
+  return true;
+}
+
+struct jinja *jinja_open(const char *text, struct failure *why)
+{
+  struct jinja *j = calloc(1, sizeof *j);
+  if (!j) {
+    failed(why, "out of memory for the chat template");
+    return NULL;
+  }
+  j->work.why = why;
+  if (parse_into(j, text)) return j;
+  jinja_close(j);
+  return NULL;
+}
+
+void jinja_close(struct jinja *j)
+{
+  if (!j) return;
+  work_free(&j->work);
+  free(j);
+}
+
+bool jinja_render(const struct jinja *j, const json_t *variables, const char *date,
+                  struct bytes *text, struct failure *why)
+{
+  struct work w = {.why = why};
+  if (setjmp(w.out)) {
+    work_free(&w);
+    return false;
+  }
+  struct scope *s = new_scope(&w, NULL);
+  struct out o = {0};
+  s->variables = value_of_json(&w, variables);
+  w.date = date;
+  out_add(&w, &o, "", 0);
+  run_body(&w, s, j->body, &o);
+  add_bytes(text, o.at, o.count);
+  work_free(&w);
+  return !text->failed || failed(why, "out of memory for a conversation");
+}
