@@ -198,12 +198,13 @@ said_to 'Hi\n'"$(printf 'x%.0s' {1..90})"'\nYou\n' --raw > "$WORK/talk" &&
   fail "a line that is too long for the context"
 said_to "$(printf 'x%.0s' {1..75})"'\n' --raw > "$WORK/talk" && grep -q "the context of 80 tokens is full" "$WORK/messages" ||
   fail "the context's end is not reported"
-printf '%s' "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}" > "$WORK/chat_template.jinja"
+printf '%s' "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}" \
+  "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}" > "$WORK/chat_template.jinja"
 echo '{"model_max_length": 1000000000000000019884624838656}' > "$WORK/tokenizer_config.json"
 [ "$(said_to 'Hi\n')" = "$(answers $'<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n')" ] || fail "a chat by a template"
-printf '{"chat_template": "{{ messages }}"}' > "$WORK/tokenizer_config.json"
+printf '{"chat_template": "{%% include 1 %%}"}' > "$WORK/tokenizer_config.json"
 rm "$WORK/chat_template.jinja"
-! said_to 'Hi\n' && grep -q "of no family that is known here.*--raw" "$WORK/messages" || fail "a template that is not known"
+! said_to 'Hi\n' && grep -q "the chat template, line 1: the statement 'include' is not known here" "$WORK/messages" || fail "a template that is not known"
 rm "$WORK/tokenizer_config.json"
 ! said_to 'Hi\n' && grep -q "there is no chat template.*--raw" "$WORK/messages" || fail "no template"
 

@@ -14,7 +14,8 @@ make served sanitized plans/generate.lua -D config="$of/config.json" -D context=
   finish
 cp "$of"/* "$WORK"
 byte_tokenizer > "$WORK/tokenizer.json"
-printf '%s' "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}" > "$WORK/chat_template.jinja"
+printf '%s' "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}" \
+  "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}" > "$WORK/chat_template.jinja"
 arguments=(--weights "$WORK")
 export OMP_NUM_THREADS=1
 export ASAN_OPTIONS=detect_leaks=1
