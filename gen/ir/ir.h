@@ -3,6 +3,7 @@
 #define TPGEN_IR_H
 
 #include "ir/graph.h"
+#include "ir/decisions.h"
 #include "ir/machine.h"
 #include "ir/name_groups.h"
 #include "ir/shard.h"
