@@ -60,17 +60,24 @@ static bool is_module_asked(int module)
   return false;
 }
 
+/* A gradient of a parameter belongs to it. */
+static bool is_value_asked(int value)
+{
+  const int of = graph->value[value].of;
+  if (is_asked(value_name(value))) return true;
+  return of != NONE && graph->value[of].role == PARAMETER && is_asked(value_name(of));
+}
+
 bool is_value_explained(int value)
 {
-  const struct value *v = &graph->value[value];
-  return is_asked(value_name(value)) || is_module_asked(v->module);
+  return is_value_asked(value) || is_module_asked(graph->value[value].module);
 }
 
 bool is_op_explained(const struct op *op)
 {
   if (is_module_asked(op->module)) return true;
   for (int i = 0; i < operand_count(op); i++)
-    if (is_asked(value_name(nth_operand(op, i)))) return true;
+    if (is_value_asked(nth_operand(op, i))) return true;
   for (int k = 0; k < op->nbody; k++)
     if (is_op_explained(&graph->op[op->body[k]])) return true;
   return false;

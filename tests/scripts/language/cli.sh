@@ -200,7 +200,7 @@ ends 0 "by itself 320 B; step 3,600 B received (+800.00 %)" "$TPGEN" "$toy" --ex
 # The ways of the gradients of several batches, and levels of recomputation; a module; a pipeline.
 ends 0 "each batch's gradients are reduced" "$TPGEN" $cost -D microbatches=2 --explain-cost layers.0.attention.wo.weight
 ends 0 "all that can be" "$TPGEN" $cost -D checkpoint=memory -D memory=1100MiB --explain-cost 'layers.*.feed_forward'
-ends 0 "backward, d_layers.*.attention.wo.weight" "$TPGEN" $cost -D pp=2 -D microbatches=2 --explain-cost 'layers.*.attention.wo.weight'
+ends 0 "steps: update, d_layers.*.attention.wo.weight" "$TPGEN" $cost -D pp=2 -D microbatches=2 --explain-cost 'layers.*.attention.wo.weight'
 ends 1 "no value and no module is called nothing" "$TPGEN" "$toy" --explain-cost nothing
 ends 1 "microbatches = 3: rank 0 has 2 samples" "$TPGEN" $cost -D microbatches=3 --explain-cost layers.0
 ends 2 "--explain-cost takes a plan" "$TPGEN" "$toy" --explain-cost in_proj -o "$out"
