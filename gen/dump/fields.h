@@ -236,6 +236,7 @@
   FIELD(INT,       dim_to,        "dim_to") \
   FIELD(INT,       exchange,      "exchange") \
   FIELD(FLAG,      continues,     "continues") \
+  FIELD(FLAG,      last_batch,    "last_batch") \
   FIELD(FLAG,      held,          "held")   \
   FIELD(FLAG,      packed,        "packed") \
   FIELD(VALUE,     buffer,        "buffer") \

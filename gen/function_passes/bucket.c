@@ -67,6 +67,7 @@ static struct single *as_singles(struct merging *m, const struct function *f, co
                            .group = o->group,
                            .reduction = o->reduction,
                            .type = moved_type(o),
+                           .last_batch = o->last_batch,
                            .unit = in_units ? unit_of(o) : NONE,
                            .bytes = moved_bytes(o)};
   }

@@ -418,7 +418,8 @@ static int64_t room_in_arena(int64_t lives)
     const struct value *v = &graph->value[i];
     int of = v->role == GRADIENT ? v->of : i;
     bool held = v->role != ACTIVATION || v->is_output;
-    if (!held || (v->role == GRADIENT && counted[of])) continue;
+    const bool is_later_sum = v->role == SUMS && v->op != NONE; /* at the place of that before */
+    if (!held || is_later_sum || (v->role == GRADIENT && counted[of])) continue;
     if (v->role == GRADIENT) counted[of] = true;
     room -= largest_bytes(i);
   }

@@ -132,7 +132,7 @@ static bool same_numbers(const struct op *a, const struct op *b)
 static bool same_op(struct outlining *o, const struct op *a, const struct op *b)
 {
   if (a->kind != b->kind || a->nin != b->nin || a->line != b->line ||
-      a->recomputed != b->recomputed)
+      a->recomputed != b->recomputed || a->last_batch != b->last_batch)
     return false;
   if (!a->equation != !b->equation || (a->equation && strcmp(a->equation, b->equation)))
     return false;

@@ -94,6 +94,7 @@ static struct op asked_for_by(const struct op *op)
                      .of_unit = op->of_unit,
                      .unit = op->unit,
                      .held = op->held,
+                     .last_batch = op->last_batch,
                      .why = op->why};
 }
 
@@ -354,7 +355,11 @@ static int run_leg(struct lowering *w, const struct op *why, int value, struct l
 
 static int copy_of(struct lowering *w, const struct op *why, int value)
 {
-  struct op op = {.kind = OP_view, .module = why->module, .line = why->line, .phase = why->phase};
+  struct op op = {.kind = OP_view,
+                  .module = why->module,
+                  .line = why->line,
+                  .phase = why->phase,
+                  .last_batch = why->last_batch};
   op.equation = identity_equation(graph->value[value].shape.ndim);
   return moved(w, op, value, graph->value[value].layout);
 }
