@@ -147,14 +147,24 @@ static void leave_out(struct accumulating *a, const struct list *way)
   for (int i = 0; i < way->n; i++) a->unused[way->at[i]] = true;
 }
 
+/* Whether the batches' gradients wait for all of their reductions, not only for some. */
+static bool waits_for_all(struct layout from, struct layout between)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (from.on[d].kind == PARTIAL && between.on[d].kind != PARTIAL) return false;
+  return true;
+}
+
 /* The operation brings the sum of all batches to the parameter's layout. Where a collective can
    overlap with arithmetic it does so in the backward of the last batch, as soon as the sum is
-   complete; else in the update. */
-static int brought_to(int id, int sum, struct layout to, struct list *order, struct list *later)
+   complete; else in the update. There, too, where each batch's gradients are reduced over other
+   dimensions of the mesh: the two would hinder each other. */
+static int brought_to(int id, int sum, bool waits, struct layout to, struct list *order,
+                      struct list *later)
 {
   struct op *op = &graph->op[id];
   op->in[0] = sum;
-  op->last_batch = target->streams && !graph->stages;
+  op->last_batch = waits && target->streams && !graph->stages;
   op->phase = op->last_batch ? BACKWARD : UPDATE;
   op->to = graph->value[op->out].layout = to;
   add(op->last_batch ? order : later, id);
@@ -300,7 +310,7 @@ static int accumulate(struct accumulating *a, int id, struct list *order, struct
     leave_out(a, &way);
     leave_out(a, &additions);
     int sum = sum_of_terms(&shared, order, later);
-    if (!same_layout_but_units(between, to)) return brought_to(id, sum, to, order, later);
+    if (!same_layout_but_units(between, to)) return brought_to(id, sum, false, to, order, later);
     graph->value[end.out].role = ACTIVATION;
     return sum;
   }
@@ -319,7 +329,7 @@ static int accumulate(struct accumulating *a, int id, struct list *order, struct
   in = moved_to(as_term(between), cast_to(type, in, &end, order), &end, order);
   int sum = added_up(in, of, same_local_shape(between, to) ? GRADIENT : SUMS);
   add(order, sum);
-  return brought_to(id, graph->op[sum].out, to, order, later);
+  return brought_to(id, graph->op[sum].out, waits_for_all(from, between), to, order, later);
 }
 
 void accumulate_gradients(int *gradient)
