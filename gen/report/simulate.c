@@ -183,6 +183,8 @@ static double run_phase(int i)
     t->n = first;
     before = times * (double)t->took[i];
     runs = 1;
+    run.times.now = began; /* no stream is busy where a phase ends */
+    for (int g = 0; g < graph->ngroup; g++) run.times.until[g] = 0;
   }
   return before + runs * (double)t->took[i];
 }
