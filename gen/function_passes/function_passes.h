@@ -18,7 +18,7 @@ struct single {
   int group;
   enum reduction reduction;
   enum type type;        /* the type that travels */
-  bool last_batch;       /* the last batch of a step alone runs it */
+  bool last_batch;       /* only the last batch of a step runs it */
   int unit;              /* it may share a bucket only with members of this unit; or NONE */
   int64_t bytes;         /* of its input or its output, the larger one */
   const uint64_t *needs; /* by number, the earlier ones that it depends on: a bit for each, in words
