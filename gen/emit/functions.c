@@ -150,13 +150,17 @@ static char *function_text(const struct function *f, int rank)
     if (takes_numbers(op) && numbers_at == SIZE_MAX && !target->steps_in_memory)
       numbers_at = body.length;
     char *declared = local_declarations(does);
-    char *lines =
-        text("%s%s%s", comment_lines(comment_text(op), 2), declared, statement_lines(does));
-    if (is_guarded && !op->last_batch) put(&body, "  }\n");
+    /* Declarations stay outside of the block: an await of the block after this one reads them. */
+    const bool opens = op->last_batch && (!is_guarded || *declared);
+    char *comment = comment_lines(comment_text(op), 2), *lines = statement_lines(does);
+    if (is_guarded && (opens || !op->last_batch)) put(&body, "  }\n");
     put(&body, "%s", body.length ? "\n" : "");
-    if (op->last_batch && !is_guarded) put(&body, "  if (in_last_batch) {\n");
     is_guarded = op->last_batch;
-    put(&body, "%s", is_guarded ? indented(lines, 2) : lines);
+    if (is_guarded)
+      put(&body, "%s%s%s%s", declared, opens ? "  if (in_last_batch) {\n" : "",
+          indented(comment, 2), indented(lines, 2));
+    else
+      put(&body, "%s%s%s", comment, declared, lines);
     put(&code, "%s%s\n", declared, does);
   }
   if (is_guarded) put(&body, "  }\n");
