@@ -279,6 +279,8 @@ static void check_recomputed(void)
   for (int at = 0; at < graph->norder; at++) {
     int id = graph->order[at];
     const struct op *op = &graph->op[id];
+    require(!op->last_batch || (op->phase == BACKWARD && runs_in_step() > 1 && !graph->stages), id,
+            "it cannot be of the last batch alone");
     require(!op->recomputed || op->phase == BACKWARD, id,
             "what is computed again is not in the backward");
     if (!plan_options->checkpoint)

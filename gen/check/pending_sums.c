@@ -41,7 +41,8 @@ struct placement placement_in(const struct op *op, int value, int d)
   bool of_stages = graph->stages && d == graph->stages->mesh_dim;
   if (of_stages && (v->role == LOSS || is_of_metric(value)) && op->phase != UPDATE)
     return (struct placement){0};
-  if (!graph->mesh.microbatch_axis[d] || !sum || op->phase == UPDATE) return v->layout.on[d];
+  if (!graph->mesh.microbatch_axis[d] || !sum || op->phase == UPDATE || op->last_batch)
+    return v->layout.on[d];
   return (struct placement){.kind = PARTIAL, .reduction = SUM};
 }
 

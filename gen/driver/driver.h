@@ -27,6 +27,12 @@ void write_calibration(void);
 /* The passes, without files, and the figures of the program: of a candidate of a search. */
 void evaluate_program(struct evaluated *to);
 
+/* ------------------------------------------------------------------------------ explain_cost.c */
+
+/* --explain-cost: prints the alternatives of what is decided about a value or a module, each with
+   the step that it would have made; then ends tpgen. */
+void explain_cost(void);
+
 /* -------------------------------------------------------------------------------- move_query.c */
 
 /* --move: prints the steps and the bytes that move a tensor, as text or, with --json, as JSON; then
@@ -95,6 +101,7 @@ struct outcome {
   bool ended;                    /* without an error */
   int64_t memory;                /* of a rank, the most of all places of a pipeline */
   double seconds;                /* of a step by the model */
+  double bytes;                  /* with --explain-cost: that a rank receives in a step */
   uint64_t hash[MOST_AGAIN + 1]; /* by level: note_level() */
 };
 struct started_trial {
@@ -118,6 +125,8 @@ void note_trial_of_pipeline(void);
 /* Runs the passes from the first to the last, both included. After each one comes its check, and
    its dump, which ends tpgen if --dump asks for it. */
 void run_passes(enum pass first, enum pass last);
+/* From `propagate` on, in a trial. */
+void try_from_propagate(void);
 /* From the plan on. */
 void run_until(enum pass last);
 /* All passes: from the plan on or, with --from, after the pass whose dump is read. `finish` is

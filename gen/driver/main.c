@@ -74,6 +74,9 @@ static void print_usage(FILE *to)
     fprintf(to, "%s%s", i % 4 ? " " : "\n                        ", pass_name[i]);
   fputs(
       "\n  --explain NAME        print what becomes of a value, and why\n"
+      "  --explain-cost NAME   print the alternatives of what is decided about a value or a "
+      "module,\n"
+      "                        and the step that each would have made\n"
       "  --reference[=types]   print the reference of the plan language, or its types for editors\n"
       "  --help, --version     tpgen PLAN.lua --help lists the settings of a plan, for -D\n\n",
       to);
@@ -239,17 +242,20 @@ static void check_report_query(int argc, char **argv)
    options of each. */
 static void check_options(int argc, char **argv)
 {
-  bool makes = options.out || options.dump || options.explain;
+  bool makes = options.out || options.dump || options.explain || options.explain_cost;
   const bool takes_plan = !options.calibrate && !options.schedule && !options.move;
   if (options.cluster && (options.from || !takes_plan)) usage_error(2, "--cluster is for plans");
   if ((options.report || options.compare || options.metrics) && !takes_plan)
     usage_error(2, "--report, --compare and --metrics are for plans and what tpgen wrote");
   if (options.search_time > 0 && !options.search)
     usage_error(2, "--search-time is an option of --search");
-  if (options.search && (options.from || options.dump || options.explain || !takes_plan))
+  const bool explains = options.explain || options.explain_cost;
+  if (options.search && (options.from || options.dump || explains || !takes_plan))
     usage_error(2, "--search takes a plan, and has no --from, --dump or --explain");
+  if (options.explain_cost && (options.out || options.from || options.dump || options.explain))
+    usage_error(2, "--explain-cost takes a plan, and has no -o, --from, --dump or --explain");
   if (options.calibrate) {
-    if (options.dump || options.explain || options.from || options.move || options.schedule ||
+    if (options.dump || explains || options.from || options.move || options.schedule ||
         options.ndefinition || options.emit || options.trace || optind != argc)
       usage_error(2, "--calibrate takes no plan, only -o and --check");
     if (!options.out) usage_error(2, "say where the program goes: -o DIRECTORY");
@@ -295,9 +301,9 @@ static void check_options(int argc, char **argv)
 static void read_options(int argc, char **argv)
 {
   enum {
-    TARGET = 256, RANKS, DUMP, FROM, TRACE, CHECK, FINITE, EXPLAIN, MOVE, PLANNER, LINK, JSON, EMIT,
-    LIBRARY_NAME, SCHEDULE, RANKS_PP, STAGES, MICROBATCHES, LOWERED, REFERENCE, CALIBRATE, SEARCH,
-    SEARCH_TIME, CLUSTER, REPORT, METRICS, COMPARE, HELP, VERSION
+    TARGET = 256, RANKS, DUMP, FROM, TRACE, CHECK, FINITE, EXPLAIN, EXPLAIN_COST, MOVE, PLANNER,
+    LINK, JSON, EMIT, LIBRARY_NAME, SCHEDULE, RANKS_PP, STAGES, MICROBATCHES, LOWERED, REFERENCE,
+    CALIBRATE, SEARCH, SEARCH_TIME, CLUSTER, REPORT, METRICS, COMPARE, HELP, VERSION
   };
   static const struct option list[] = {
     {"target", required_argument, NULL, TARGET},
@@ -308,6 +314,7 @@ static void read_options(int argc, char **argv)
     {"check", no_argument, NULL, CHECK},
     {"check-finite", no_argument, NULL, FINITE},
     {"explain", required_argument, NULL, EXPLAIN},
+    {"explain-cost", required_argument, NULL, EXPLAIN_COST},
     {"move", required_argument, NULL, MOVE},
     {"planner", required_argument, NULL, PLANNER},
     {"link", required_argument, NULL, LINK},
@@ -346,6 +353,7 @@ static void read_options(int argc, char **argv)
     case CHECK: options.check = true; break;
     case FINITE: options.check_finite = true; break;
     case EXPLAIN: options.explain = optarg; break;
+    case EXPLAIN_COST: options.explain_cost = optarg; break;
     case MOVE: options.move = optarg; break;
     case PLANNER: set_planner(optarg); break;
     case LINK: add_link(optarg); break;
@@ -432,6 +440,7 @@ int main(int argc, char **argv)
   run_schedule_query();
   write_calibration();
   const struct found *found = searched_plan();
+  explain_cost();
 
   run_all(main_finish); /* the passes, in the order of ir/passes.h */
   emit_rest(&programs);

@@ -48,8 +48,14 @@ static const char *own_static(void)
 
 static char *microbatch_text(void)
 {
-  if (microbatches() == 1 && !graph->stages) return "";
-  char *number = text("%s int microbatch; // which of the step's %d micro-batches runs\n\n",
+  const char *last =
+      step_has(is_of_last_batch)
+          ? text("%s bool in_last_batch; // in its backward the sums of gradients are "
+                 "complete, and reduced\n\n",
+                 own_static())
+          : "";
+  if (microbatches() == 1 && !graph->stages) return copy_text(last);
+  char *number = text("%s%s int microbatch; // which of the step's %d micro-batches runs\n\n", last,
                       own_static(), microbatches());
   if (!graph->stages) return number;
   return text("%s%s", number, begin_actions_text());

@@ -148,6 +148,29 @@ static const char *cost_text(const struct places *p, const struct outcome *witho
   return b.text;
 }
 
+/* --explain-cost: the last level that modules have. */
+static const char SUBJECT[] = "what the backward makes again, in all layers";
+
+static const char *place_text(const struct places *p, int place)
+{
+  if (!place) return "only cheap work";
+  if (place == last_place(p)) return "all that can be";
+  return text("%d of %d modules' levels", place, last_place(p));
+}
+
+static void note_recomputation(const struct places *p, int place)
+{
+  bool is_asked = false;
+  for (int k = 0; k < p->modules.n; k++) is_asked |= is_module_explained(p->modules.at[k]);
+  for (int i = 0; i < graph->nvalue && !is_asked; i++)
+    is_asked = graph->value[i].op != NONE && is_value_explained(i);
+  if (!is_asked) return;
+  struct alternative list[] = {{place_text(p, 0), NONE, NONE},
+                               {place_text(p, place), NONE, NONE},
+                               {place_text(p, last_place(p)), NONE, NONE}};
+  note_decision("recomputation", SUBJECT, list, 3, !place ? 0 : place < last_place(p) ? 1 : 2);
+}
+
 void decide_recomputation(void (*passes)(void))
 {
   if (!plan_options->within || graph->loss == NONE || graph->recomputation) return;
@@ -159,6 +182,13 @@ void decide_recomputation(void (*passes)(void))
                "memory = \"80GiB\", or a device or a cluster");
   graph->recomputation = ""; /* the trials decide nothing */
   list_levels(&p);
+  const char *forced = forced_way_of("recomputation", SUBJECT);
+  if (forced && strcmp(forced, "all that can be") && strcmp(forced, "only cheap work"))
+    forced = NULL;
+  if (forced) {
+    take_place(&p, *forced == 'a' ? last_place(&p) : 0);
+    return;
+  }
   const struct outcome without = try_freely(&p, 0);
   struct outcome best = without;
   int place = 0;
@@ -171,5 +201,6 @@ void decide_recomputation(void (*passes)(void))
     if (!fits(&p, &best)) refuse(&p, &best);
   }
   take_place(&p, place);
+  if (are_decisions_explained()) note_recomputation(&p, place);
   graph->recomputation = cost_text(&p, &without, &best);
 }

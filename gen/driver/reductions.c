@@ -9,6 +9,8 @@
    that they are reduced each time. */
 #include "driver/driver.h"
 
+#include <string.h>
+
 /* Whether it has gradients that whole sums are a choice for. */
 static bool is_choice(const struct unit *u)
 {
@@ -53,6 +55,22 @@ static const char *whole_text(const char *why)
   return text("are added up whole over %d batches and reduced once: %s", runs_in_step(), why);
 }
 
+/* --explain-cost: the two ways. */
+static const char EACH_BATCH[] = "each batch's gradients are reduced",
+                  WHOLE_SUMS[] = "whole sums, once";
+static const char SUBJECT[] = "the gradients of several batches";
+
+static void note_reductions(bool whole)
+{
+  const struct alternative list[] = {{EACH_BATCH, NONE, NONE}, {WHOLE_SUMS, NONE, NONE}};
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == PARAMETER && graph->value[i].unit != NONE &&
+        is_choice(&graph->unit[graph->value[i].unit]) && is_value_explained(i)) {
+      note_decision("reductions", SUBJECT, list, 2, whole);
+      return;
+    }
+}
+
 /* The better of the two. */
 static void choose(void (*passes)(void), int64_t limit)
 {
@@ -86,6 +104,12 @@ void decide_reductions(void (*passes)(void))
   if (graph->loss == NONE || runs_in_step() == 1 || plan_options->reductions) return;
   if (!any_unit(has_shards)) return;
   const int64_t limit = plan_options->within > 0 ? plan_options->within : memory_limit();
+  const char *forced = forced_way_of("reductions", SUBJECT);
+  if (forced && any_unit(is_choice)) {
+    plan_options->reductions = forced;
+    add_up_whole(!strcmp(forced, WHOLE_SUMS));
+    return;
+  }
   plan_options->reductions = "are tried"; /* the trials decide nothing */
   if (any_unit(is_whole))
     plan_options->reductions = whole_text("reduce_each_batch = false");
@@ -97,4 +121,5 @@ void decide_reductions(void (*passes)(void))
     plan_options->reductions = each_text("no memory is known in which whole sums would fit");
   else
     choose(passes, limit);
+  if (are_decisions_explained()) note_reductions(any_unit(is_whole));
 }

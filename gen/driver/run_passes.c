@@ -25,11 +25,18 @@ static void try_from_recompute(void)
   note_trial();
 }
 
+void try_from_propagate(void)
+{
+  run_rest(PASS_PROPAGATE - 1, note_trial);
+  if (graph->stages) note_trial_of_pipeline();
+}
+
 void run_passes(enum pass first, enum pass last)
 {
   for (enum pass pass = first; pass <= last; pass++) {
     if (pass == PASS_OPTIMIZE) decide_reductions(try_from_optimize);
     if (pass == PASS_RECOMPUTE) decide_recomputation(try_from_recompute);
+    if (pass == PASS_OUTLINE && are_decisions_explained()) note_names();
     if (pass == PASS_OUTLINE && options.explain) {
       leave_out_dead(); /* outline does this first, too */
       gather_explained();
@@ -77,7 +84,7 @@ static bool are_written(void)
 static int equal_place(int place, uint64_t *hash, const int *in_flight)
 {
   hash[place] = hash_of_program();
-  if (options.dump || options.explain || are_written()) return NONE;
+  if (options.dump || options.explain || are_decisions_explained() || are_written()) return NONE;
   for (int other = 0; other < place; other++)
     if (hash[other] == hash[place] && in_flight[other] >= in_flight[place]) return other;
   return NONE;

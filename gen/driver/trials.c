@@ -15,11 +15,20 @@ bool in_trial(void)
   return is_trial;
 }
 
+static void add_received(void *bytes, int id, int times)
+{
+  if (is_collective(graph->op[id].kind))
+    *(double *)bytes += (double)times * (double)max_volume_of(&graph->op[id]).received;
+}
+
 void note_trial(void)
 {
   const int64_t needed = memory_of_rank() + library_reserve();
   if (figures.memory < needed) figures.memory = needed;
   figures.ended = true;
+  double bytes = 0;
+  if (are_decisions_explained()) each_op(add_received, &bytes);
+  if (figures.bytes < bytes) figures.bytes = bytes;
   if (graph->stages) note_stage();
   figures.seconds = simulated()->step;
 }
@@ -42,6 +51,7 @@ static _Noreturn void run_child(struct outcome *to, void (*passes)(void))
   child_mode();
   if (!arena_is_private()) _exit(3);
   options.dump = options.explain = NULL;
+  note_decisions_in(NULL); /* these are no decisions of the program */
   figures = (struct outcome){0};
   is_trial = true;
   passes();

@@ -6,8 +6,7 @@
 
    KIND    How the field is written and read; `put_KIND` and `read_KIND` of the two files.
              FLAG            `word` if it is set; `no_word` if it is not, and usually is
-             INT LONG REAL   a number
-             BITS            a number in hexadecimal: a bit for each dimension
+             INT LONG REAL   a number; BITS: in hexadecimal, a bit for each dimension
              TEXT            a text, in quotes unless it is a plain word
              MEASURED        the text of a device.json, in quotes
              VALUE MODULE FUNCTION OP   its name in the dump; for OP the label @1 of its line
@@ -236,6 +235,7 @@
   FIELD(INT,       dim_to,        "dim_to") \
   FIELD(INT,       exchange,      "exchange") \
   FIELD(FLAG,      continues,     "continues") \
+  FIELD(FLAG,      last_batch,    "last_batch") \
   FIELD(FLAG,      held,          "held")   \
   FIELD(FLAG,      packed,        "packed") \
   FIELD(VALUE,     buffer,        "buffer") \

@@ -85,6 +85,20 @@ static char *statement_lines(const char *does)
   return b.text;
 }
 
+/* The lines, indented by `by` more spaces. */
+static char *indented(const char *lines, int by)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  while (*lines) {
+    size_t n = strcspn(lines, "\n");
+    if (n) put(&b, "%*s%.*s", by, "", (int)n, lines);
+    lines += n;
+    if (*lines) put_text(&b, lines++, 1);
+  }
+  return b.text;
+}
+
 /* The path of the list whose modules the loop goes through, or NULL. */
 static const char *list_of_functions(const struct function *f)
 {
@@ -125,6 +139,7 @@ static char *function_text(const struct function *f, int rank)
   put_text(&code, "", 0);
   name_locals(f);
   size_t numbers_at = SIZE_MAX; /* where the numbers of the step are declared */
+  bool is_guarded = false;      /* the text is in the block of the last batch */
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
     char *does = op->kind == OP_loop        ? loop_text(&graph->function[op->function])
@@ -135,10 +150,20 @@ static char *function_text(const struct function *f, int rank)
     if (takes_numbers(op) && numbers_at == SIZE_MAX && !target->steps_in_memory)
       numbers_at = body.length;
     char *declared = local_declarations(does);
-    put(&body, "%s%s", body.length ? "\n" : "", comment_lines(comment_text(op), 2));
-    put(&body, "%s%s", declared, statement_lines(does));
+    /* Declarations stay outside of the block: an await of the block after this one reads them. */
+    const bool opens = op->last_batch && (!is_guarded || *declared);
+    char *comment = comment_lines(comment_text(op), 2), *lines = statement_lines(does);
+    if (is_guarded && (opens || !op->last_batch)) put(&body, "  }\n");
+    put(&body, "%s", body.length ? "\n" : "");
+    is_guarded = op->last_batch;
+    if (is_guarded)
+      put(&body, "%s%s%s%s", declared, opens ? "  if (in_last_batch) {\n" : "",
+          indented(comment, 2), indented(lines, 2));
+    else
+      put(&body, "%s%s%s", comment, declared, lines);
     put(&code, "%s%s\n", declared, does);
   }
+  if (is_guarded) put(&body, "  }\n");
   if (numbers_at != SIZE_MAX) {
     /* The numbers of the step that the function's code has, in its text at that place. */
     char *numbers = update_constants(code.text), *after = copy_text(body.text + numbers_at);
@@ -186,6 +211,9 @@ static void put_microbatches(struct buffer *b, enum phase from, enum phase to, c
   for (int size = NONE; next_size(sizes_of_step(), &size);) {
     const int end = size + 1 < sizes_of_step()->n ? sizes_of_step()->at[size + 1] : microbatches();
     put(b, "  for (microbatch = %d; microbatch < %d; microbatch++) {\n", graph->mesh.now, end);
+    if (to == BACKWARD && step_has(is_of_last_batch))
+      put(b, "    in_last_batch = microbatch == %d%s;\n", microbatches() - 1,
+          plan_options->accumulate > 1 ? text(" && i == %d", plan_options->accumulate - 1) : "");
     put_phases(b, from, to, t, 4);
     put(b, "  }\n");
   }
@@ -214,20 +242,6 @@ static bool has_phase(enum phase phase)
 static void put_next_batch(struct buffer *b)
 {
   if (takes_batches() && !target->steps_in_memory) put(b, "  next_batch(t - 1);\n");
-}
-
-/* The lines, indented by `by` more spaces. */
-static char *indented(const char *lines, int by)
-{
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  while (*lines) {
-    size_t n = strcspn(lines, "\n");
-    if (n) put(&b, "%*s%.*s", by, "", (int)n, lines);
-    lines += n;
-    if (*lines) put_text(&b, lines++, 1);
-  }
-  return b.text;
 }
 
 /* The work of a batch: all actions of a pipeline, or the forward and the backward. */
@@ -271,6 +285,8 @@ static void put_batches(struct buffer *b)
   }
   if (!gathers_each_batch()) put_phases(b, GATHER, GATHER, "t", 2);
   if (loops) open_loop(b);
+  if (loops && microbatches() == 1 && step_has(is_of_last_batch))
+    put(b, "    in_last_batch = i == %d;\n", plan_options->accumulate - 1);
   put(b, "%s", batch_text(loops ? 2 : 0));
   if (loops) put(b, "  }\n");
   put_update_function(b, "t");

@@ -67,6 +67,7 @@ static struct single *as_singles(struct merging *m, const struct function *f, co
                            .group = o->group,
                            .reduction = o->reduction,
                            .type = moved_type(o),
+                           .last_batch = o->last_batch,
                            .unit = in_units ? unit_of(o) : NONE,
                            .bytes = moved_bytes(o)};
   }
@@ -106,12 +107,12 @@ static void merge_all(struct merging *m, struct function *f, const struct bucket
     const struct list *numbers = &found->at[i];
     struct list left = {0};
     for (int k = 0; k < numbers->n; k++) add(&left, op->at[numbers->at[k]]);
-    if (!merge(m, f, left.at, left.n, !members_lie_side_by_side(left.at, left.n))) {
+    if (!merge_explained(m, f, left.at, left.n, !members_lie_side_by_side(left.at, left.n))) {
       while (left.n) {
         struct list member = {0}, rest = {0};
         take_of_one_kind(m, f, &left, &member, &rest);
-        bool merged =
-            merge(m, f, member.at, member.n, !members_lie_side_by_side(member.at, member.n));
+        bool merged = merge_explained(m, f, member.at, member.n,
+                                      !members_lie_side_by_side(member.at, member.n));
         int part = merged ? graph->nop - 1 : member.at[0];
         if (plan_options->bucketing == BUCKETS_GREEDY) tell_split(part, member.n, numbers->n);
         left = rest;
@@ -213,8 +214,7 @@ static void bucket_function(struct merging *m, struct function *f)
     if (!is_small_sum(f->op[i])) continue;
     gather_small(m, f, i, &member);
     if (member.n < 2) continue;
-    merge(m, f, member.at, member.n, true);
-    i--;
+    if (merge_explained(m, f, member.at, member.n, true)) i--;
   }
 }
 

@@ -9,7 +9,7 @@ static bool is_summed_in_part(int value)
   if (graph->value[value].role != ACTIVATION) return false;
   while (graph->value[value].role == ACTIVATION && graph->value[value].op != NONE) {
     const struct op *op = &graph->op[graph->value[value].op];
-    if (op->phase != UPDATE || op->nin != 1) return false;
+    if ((op->phase != UPDATE && !op->last_batch) || op->nin != 1) return false;
     value = op->in[0];
   }
   return graph->value[value].role == GRADIENT;
@@ -25,7 +25,7 @@ bool same_kind(int a, int b)
 {
   const struct op *x = &graph->op[a], *y = &graph->op[b];
   return x->kind == y->kind && x->group == y->group && x->reduction == y->reduction &&
-         moved_type(x) == moved_type(y);
+         moved_type(x) == moved_type(y) && x->last_batch == y->last_batch;
 }
 
 /* Units that keep nothing sharded have no bounds: all gradients of a model are reduced in the

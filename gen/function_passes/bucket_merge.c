@@ -553,3 +553,32 @@ bool merge(struct merging *m, struct function *f, const int *member, int n, bool
   }
   return true;
 }
+
+static double seconds_taken(const struct op *op)
+{
+  return (double)(time_taken(op) + copies_in_time(op) + copies_out_time(op)) * 1e-12;
+}
+
+bool merge_explained(struct merging *m, struct function *f, const int *member, int n, bool packed)
+{
+  if (!are_decisions_explained() || n < 2) return merge(m, f, member, n, packed);
+  const struct op *first = &graph->op[member[0]];
+  const char *subject = text("%s of %s and %d more in %s", op_row[first->kind].name,
+                             starred_name(value_name(first->in[0])), n - 1, f->name);
+  const char *apart = text("%d collectives", n), *forced = forced_way_of("bucket", subject);
+  if (forced && !strcmp(forced, apart)) return false;
+  struct alternative list[2] = {{text("one collective of %d", n), 0, 0}, {apart, 0, 0}};
+  bool is_asked = false;
+  for (int i = 0; i < n; i++) {
+    const struct op *op = &graph->op[member[i]];
+    is_asked |= is_op_explained(op);
+    list[1].seconds += seconds_taken(op);
+    list[1].bytes += (double)max_volume_of(op).received;
+  }
+  if (!merge(m, f, member, n, packed)) return false;
+  const struct op *bucket = &graph->op[graph->nop - 1];
+  list[0].seconds = seconds_taken(bucket);
+  list[0].bytes = (double)max_volume_of(bucket).received;
+  if (is_asked) note_decision("bucket", subject, list, 2, 0);
+  return true;
+}

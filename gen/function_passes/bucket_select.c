@@ -13,7 +13,7 @@
 bool travels_like(const struct single *a, const struct single *b)
 {
   return a->kind == b->kind && a->group == b->group && a->reduction == b->reduction &&
-         a->type == b->type;
+         a->type == b->type && a->last_batch == b->last_batch;
 }
 
 int64_t cap_of(const struct caps *caps, int bucket)
@@ -86,7 +86,7 @@ static int bucket_select_kind_of(struct memo *kinds, const struct single *s)
   begin_query(&q);
   ask_number(&q, (int64_t)s->kind << 32 | s->group);
   ask_number(&q, (int64_t)s->reduction << 32 | (int64_t)s->type);
-  ask_number(&q, s->unit);
+  ask_number(&q, (int64_t)s->unit << 1 | s->last_batch);
   return number_of_query(kinds, &q);
 }
 

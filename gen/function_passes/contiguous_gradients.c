@@ -176,7 +176,7 @@ static void pack_runs(struct merging *m, struct function *f, struct run *run, in
       bytes += run[next].bytes;
       for (int k = 0; k < run[next].n; k++) add(&member, run[next].member[k]);
     }
-    merge(m, f, member.at, member.n, next - first > 1);
+    merge_explained(m, f, member.at, member.n, next - first > 1);
   }
 }
 
@@ -196,7 +196,7 @@ void bucket_gradients(struct merging *m, struct function *f)
       else if (is_small(graph->op[run.member[0]].group, run.bytes))
         small[nsmall++] = run;
       else
-        merge(m, f, run.member, run.n, false);
+        merge_explained(m, f, run.member, run.n, false);
     }
     pack_runs(m, f, small, nsmall);
     n = left;

@@ -95,7 +95,7 @@ int64_t memory_of_role(enum role role)
 
 int64_t library_reserve(void)
 {
-  return target->library_reserve;
+  return reserve_of_device();
 }
 
 char *size_text(int64_t bytes)

@@ -18,6 +18,7 @@ struct single {
   int group;
   enum reduction reduction;
   enum type type;        /* the type that travels */
+  bool last_batch;       /* only the last batch of a step runs it */
   int unit;              /* it may share a bucket only with members of this unit; or NONE */
   int64_t bytes;         /* of its input or its output, the larger one */
   const uint64_t *needs; /* by number, the earlier ones that it depends on: a bit for each, in words
@@ -157,6 +158,8 @@ void take_of_one_kind(struct merging *m, const struct function *f, const struct 
    first of them if they gather, otherwise at that of the last. packed: they travel in a buffer.
    Returns whether it did. */
 bool merge(struct merging *m, struct function *f, const int *member, int n, bool packed);
+/* The same, unless --explain-cost forces the members to stay apart; it notes what it asks about. */
+bool merge_explained(struct merging *m, struct function *f, const int *member, int n, bool packed);
 /* Whether the collective can be a member: the bucket can absorb the packing or unpacking next to
    it, if it has one. */
 bool is_mergeable(struct merging *m, const struct function *f, int id);

@@ -40,6 +40,7 @@ static int fused(const int *run, int n)
                   .nbody = n,
                   .body = body,
                   .phase = last->phase,
+                  .last_batch = last->last_batch,
                   .module = last->module,
                   .line = last->line};
   return store_op(op);
@@ -123,7 +124,8 @@ static bool can_be_one(struct fusing *p, int a, int b)
   int body[2 * MOST_IN_KERNEL], n = u->n + v->n;
   struct stages stages;
   if (!u->element || n > MOST_IN_KERNEL) return false;
-  if (graph->op[u->op[0]].phase != graph->op[v->op[0]].phase) return false;
+  const struct op *first = &graph->op[u->op[0]], *second = &graph->op[v->op[0]];
+  if (first->phase != second->phase || first->last_batch != second->last_batch) return false;
   bool related = false;
   for (int k = 0; k < v->n && !related; k++) related = shares_value(u, &graph->op[v->op[k]]);
   if (!related && a + 1 < b) return false;

@@ -15,6 +15,7 @@ static int hoist_reductions_copy_of(int value, const struct op *reader)
                   .in = {value},
                   .scalar = 1,
                   .phase = reader->phase,
+                  .last_batch = reader->last_batch,
                   .module = reader->module,
                   .line = reader->line};
   int id = make_op(op);

@@ -199,12 +199,53 @@ static int successor_in(const struct function *f, int id, struct list *after)
   return NONE;
 }
 
+/* The ways of a collective that can be loop-carried. A gather may be several iterations ahead. */
+static const char WITHIN[] = "within its iteration", AHEAD[] = "1 iteration ahead",
+                  FURTHER_AHEAD[] = "2 iterations ahead",
+                  BEHIND[] = "awaited in the next iteration";
+
+static const char *carried_subject(const struct function *f, int id)
+{
+  const struct op *op = &graph->op[id];
+  return text("%s of %s%s in %s", op_row[op->kind].name, starred_name(value_name(op->in[0])),
+              op->nbody > 1 ? text(" and %d more", op->nbody - 1) : "", f->name);
+}
+
+/* The way that --explain-cost forces on the collective, or NULL. */
+static const char *forced_carry(const struct function *f, int id)
+{
+  return are_decisions_explained() ? forced_way_of("prefetch", carried_subject(f, id)) : NULL;
+}
+
+static void note_carried(const struct function *f, const struct carried_collective *c)
+{
+  const struct op *op = &graph->op[c->op];
+  const struct scheduled *s = scheduled(op);
+  if (!is_op_explained(op)) return;
+  const double bytes = (double)max_volume_of(op).received, takes = (double)time_taken(op) * 1e-12;
+  struct alternative list[3] = {{WITHIN, bytes, takes}};
+  int n = 1, taken = 0;
+  if (c->awaited_next) {
+    list[n++] = (struct alternative){BEHIND, bytes, takes};
+    taken = s->awaited_next_iteration;
+  } else {
+    list[n++] = (struct alternative){AHEAD, bytes, takes};
+    if (f->count > 2) list[n++] = (struct alternative){FURTHER_AHEAD, bytes, takes};
+    taken = s->prefetch_distance < 2 ? s->prefetch_distance : n - 1;
+  }
+  const char *subject = carried_subject(f, c->op);
+  if (taken) forget_decision("overlap", subject);
+  note_decision("prefetch", subject, list, n, taken);
+}
+
 static struct carried_list find_carried(const struct function *f)
 {
   struct carried_list all = {0};
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
     if (!is_collective(op->kind) || !is_worth_it(op)) continue;
+    const char *forced = forced_carry(f, f->op[k]);
+    if (forced && !strcmp(forced, WITHIN)) continue;
     struct carried_collective c = {.op = f->op[k], .predecessor = NONE};
     bool prefetched = needs_no_iteration(f, op, &c.before);
     struct list after = {0}, after_both = {0};
@@ -273,10 +314,12 @@ static int place_of_last_await(const struct function *f, int loop,
 }
 
 /* The plan's prefetch distance, at most the number of the other modules. */
-static int prefetch_distance(int body)
+static int prefetch_distance(int body, int id)
 {
   int others = graph->function[body].count - 1;
-  return plan_options->prefetched < others ? plan_options->prefetched : others;
+  const char *forced = forced_carry(&graph->function[body], id);
+  const int asked = forced && !strcmp(forced, FURTHER_AHEAD) ? 2 : plan_options->prefetched;
+  return asked < others ? asked : others;
 }
 
 /* Each of several in flight has a buffer of its own, and so a value of its own. */
@@ -298,7 +341,8 @@ static void prefetch_in(int body, const struct carried_collective *c)
   add(&part, c->op);
   int function = add_part(body, text("%s_ahead", graph->function[body].name), &part);
   const struct op *op = &graph->op[c->op];
-  int distance = prefetch_distance(body), next = call_for(function, NEXT_ITERATION, distance, op);
+  int distance = prefetch_distance(body, c->op),
+      next = call_for(function, NEXT_ITERATION, distance, op);
   schedule_of(c->op)->overlapped = true;
   schedule_of(c->op)->prefetch_distance = distance;
   stack_buffer(&graph->op[c->op]);
@@ -374,7 +418,8 @@ static int64_t room_in_arena(int64_t lives)
     const struct value *v = &graph->value[i];
     int of = v->role == GRADIENT ? v->of : i;
     bool held = v->role != ACTIVATION || v->is_output;
-    if (!held || (v->role == GRADIENT && counted[of])) continue;
+    const bool is_later_sum = v->role == SUMS && v->op != NONE; /* at the place of that before */
+    if (!held || is_later_sum || (v->role == GRADIENT && counted[of])) continue;
     if (v->role == GRADIENT) counted[of] = true;
     room -= largest_bytes(i);
   }
@@ -477,6 +522,12 @@ static int64_t carry_or_overlap(struct overlap *o, int body, int64_t most_live)
 
 int64_t overlap_body(struct overlap *o, int body, int64_t most_live)
 {
+  if (target->streams && are_decisions_explained()) {
+    const struct carried_list may = find_carried(&graph->function[body]);
+    const int64_t lives = carry_or_overlap(o, body, most_live);
+    for (int i = 0; i < may.n; i++) note_carried(&graph->function[body], &may.at[i]);
+    return lives;
+  }
   if (target->streams) return carry_or_overlap(o, body, most_live);
   overlap(o, body, most_live);
   return most_live;

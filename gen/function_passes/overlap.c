@@ -181,6 +181,39 @@ static bool overlap_fits(struct search *t)
   return overlap_has_room(t);
 }
 
+/* ---------------------------------------------------------------------------- the alternatives */
+
+static const char BLOCKING[] = "blocks the arithmetic", BESIDE[] = "beside the arithmetic";
+
+static const char *overlap_subject(int function, int id)
+{
+  const struct op *op = &graph->op[id];
+  return text("%s of %s%s in %s", op_row[op->kind].name, starred_name(value_name(op->in[0])),
+              op->nbody > 1 ? text(" and %d more", op->nbody - 1) : "",
+              graph->function[function].name);
+}
+
+/* Whether --explain-cost forces this on the collective. */
+static bool is_forced(const struct search *t, int node, const char *way)
+{
+  if (!are_decisions_explained()) return false;
+  const char *forced = forced_way_of(
+      "overlap", overlap_subject((int)(t->function - graph->function), t->s->node[node].op));
+  return forced && !strcmp(forced, way);
+}
+
+/* The time for which the arithmetic waits is known of the way that is taken, and of one that
+   blocks. */
+static void note_overlap(int function, int id, const struct scheduled *found)
+{
+  if (!target->streams || !is_op_explained(&graph->op[id])) return;
+  const double bytes = (double)max_volume_of(&graph->op[id]).received;
+  const struct alternative list[] = {
+      {BESIDE, bytes, found->overlapped ? (double)found->exposed * 1e-12 : NONE},
+      {BLOCKING, bytes, (double)found->time * 1e-12}};
+  note_decision("overlap", overlap_subject(function, id), list, 2, !found->overlapped);
+}
+
 /* ----------------------------------------------------------------------------------- the search */
 
 struct candidate {
@@ -249,7 +282,8 @@ static bool overlap_give_work(struct search *t, int c, int64_t most)
     if (n + 1 == MOST_MOVES && node->exposed)
       ended_early("schedule", "work beside a collective", MOST_MOVES, "moves");
   }
-  if (time < was && peak_now(t) <= most && overlap_fits(t)) return true;
+  if ((time < was && peak_now(t) <= most && overlap_fits(t)) || is_forced(t, c, BESIDE))
+    return true;
   node->async = async;
   if (predecessor) predecessor->async = predecessor_async;
   go_back_to(s, t->original);
@@ -280,7 +314,7 @@ static void issue_before_loop(struct search *t, int c, int64_t most)
 static bool is_open(const struct search *t, int n)
 {
   const struct op_node *node = &t->s->node[n];
-  if (node->group == NONE || node->carried) return false;
+  if (node->group == NONE || node->carried || is_forced(t, n, BLOCKING)) return false;
   if (t->program->visited < MOST_VISITED) return true;
   ended_early("schedule", "collectives beside arithmetic", MOST_VISITED, "operations looked at");
   return false;
@@ -323,6 +357,7 @@ static int64_t note_times(struct span *s, int function)
     }
     found->time = node->time;
     found->exposed = node->exposed;
+    if (are_decisions_explained() && !node->carried) note_overlap(function, id, found);
     o->blocks[function][graph->op[id].group] |= !found->overlapped;
     if (node->carried == AWAITED_NEXT)
       leave_in_flight(o, node->op, function, s->streams.end[n] - s->streams.times.now);

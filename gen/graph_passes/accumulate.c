@@ -1,10 +1,10 @@
 /* accumulate.c: gradients of steps with several batches. Each gradient is added in place to the sum
    of the batches before, in the layout in which the backward leaves it. A gradient that is pending
-   over ranks is reduced once, in the update. For parameters that are sharded over ranks
-   (fully_shard, zero) each batch's gradients are reduced, and the parts are accumulated; or the
-   whole gradients, still pending, are accumulated in values with the role SUMS and reduced to parts
-   in the update: fewer collectives, more memory. The plan says which, or driver/reductions.c
-   decides. */
+   over ranks is reduced once, beside the last batch's backward or in the update. For parameters
+   that are sharded over ranks (fully_shard, zero) each batch's gradients are reduced, and the parts
+   are accumulated; or the whole gradients, still pending, are accumulated in values with the role
+   SUMS and reduced to parts at the end: fewer collectives, more memory. The plan says which, or
+   driver/reductions.c decides. */
 #include "graph_passes/graph_passes.h"
 
 /* The state of accumulate_gradients. */
@@ -147,14 +147,27 @@ static void leave_out(struct accumulating *a, const struct list *way)
   for (int i = 0; i < way->n; i++) a->unused[way->at[i]] = true;
 }
 
-/* The operation brings the sum of all batches to the parameter's layout, in the update. */
-static int updated_to(int id, int sum, struct layout to, struct list *later)
+/* Whether the batches' gradients wait for all of their reductions, not only for some. */
+static bool waits_for_all(struct layout from, struct layout between)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (from.on[d].kind == PARTIAL && between.on[d].kind != PARTIAL) return false;
+  return true;
+}
+
+/* The operation brings the sum of all batches to the parameter's layout. Where a collective can
+   overlap with arithmetic it does so in the backward of the last batch, as soon as the sum is
+   complete; else in the update. There, too, where each batch's gradients are reduced over other
+   dimensions of the mesh: the two would hinder each other. */
+static int brought_to(int id, int sum, bool waits, struct layout to, struct list *order,
+                      struct list *later)
 {
   struct op *op = &graph->op[id];
   op->in[0] = sum;
-  op->phase = UPDATE;
+  op->last_batch = waits && target->streams && !graph->stages;
+  op->phase = op->last_batch ? BACKWARD : UPDATE;
   op->to = graph->value[op->out].layout = to;
-  add(later, id);
+  add(op->last_batch ? order : later, id);
   return op->out;
 }
 
@@ -267,8 +280,8 @@ static int sum_of_terms(const struct shared_gradient *g, struct list *order, str
   return sum;
 }
 
-/* Operation `id` brings a gradient to its parameter's layout. Its reductions over ranks move to
-   the update, and apply to the sum of the batches. Its cuts stay before the accumulation, unless
+/* Operation `id` brings a gradient to its parameter's layout. Its reductions over ranks apply to
+   the sum of the batches. Its cuts stay before the accumulation, unless
    they shall wait. Returns the parameter's gradient. */
 static int accumulate(struct accumulating *a, int id, struct list *order, struct list *later)
 {
@@ -297,7 +310,7 @@ static int accumulate(struct accumulating *a, int id, struct list *order, struct
     leave_out(a, &way);
     leave_out(a, &additions);
     int sum = sum_of_terms(&shared, order, later);
-    if (!same_layout_but_units(between, to)) return updated_to(id, sum, to, later);
+    if (!same_layout_but_units(between, to)) return brought_to(id, sum, false, to, order, later);
     graph->value[end.out].role = ACTIVATION;
     return sum;
   }
@@ -316,7 +329,7 @@ static int accumulate(struct accumulating *a, int id, struct list *order, struct
   in = moved_to(as_term(between), cast_to(type, in, &end, order), &end, order);
   int sum = added_up(in, of, same_local_shape(between, to) ? GRADIENT : SUMS);
   add(order, sum);
-  return updated_to(id, graph->op[sum].out, to, later);
+  return brought_to(id, graph->op[sum].out, waits_for_all(from, between), to, order, later);
 }
 
 void accumulate_gradients(int *gradient)

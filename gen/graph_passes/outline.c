@@ -132,7 +132,7 @@ static bool same_numbers(const struct op *a, const struct op *b)
 static bool same_op(struct outlining *o, const struct op *a, const struct op *b)
 {
   if (a->kind != b->kind || a->nin != b->nin || a->line != b->line ||
-      a->recomputed != b->recomputed)
+      a->recomputed != b->recomputed || a->last_batch != b->last_batch)
     return false;
   if (!a->equation != !b->equation || (a->equation && strcmp(a->equation, b->equation)))
     return false;
@@ -574,8 +574,41 @@ void fold_modules(void)
   }
 }
 
+/* Reductions of the last batch that belong to a module of a list, but are in no loop, go back to
+   the update: in a long function they have little room for what is in flight, and they keep other
+   collectives from their streams. */
+static void put_off_unfolded(void)
+{
+  const int *element = outermost_elements();
+  struct list off = {0};
+  int update = NONE;
+  for (int i = 0; i < graph->nfunction; i++) {
+    struct function *f = &graph->function[i];
+    if (!is_phase(f)) continue;
+    if (f->phase == UPDATE) update = i;
+    int kept = 0;
+    for (int k = 0; k < f->nop; k++) {
+      const struct op *op = &graph->op[f->op[k]];
+      const bool is_off = op->last_batch && op->module != NONE && element[op->module] != NONE;
+      if (is_off)
+        add(&off, f->op[k]);
+      else
+        f->op[kept++] = f->op[k];
+    }
+    f->nop = kept;
+  }
+  if (!off.n) return;
+  for (int k = 0; k < off.n; k++) {
+    struct op *op = &graph->op[off.at[k]];
+    op->last_batch = false;
+    op->phase = UPDATE;
+    insert(&graph->function[update], k, off.at[k]);
+  }
+}
+
 void outline(void)
 {
   fold_modules();
+  put_off_unfolded();
   drop_rest();
 }

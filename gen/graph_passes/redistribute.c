@@ -94,6 +94,7 @@ static struct op asked_for_by(const struct op *op)
                      .of_unit = op->of_unit,
                      .unit = op->unit,
                      .held = op->held,
+                     .last_batch = op->last_batch,
                      .why = op->why};
 }
 
@@ -246,6 +247,88 @@ static bool depends_on_packing(struct shape whole, enum type type, struct layout
   return !same;
 }
 
+/* Moves between two layouts: at once, or by way of a third layout. */
+struct way {
+  int n;
+  const struct moves *leg[2];
+};
+
+/* "all_gather over tp: R S(0); slice over dp: S(1) S(0)". */
+static const char *way_text(const struct way *way)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int i = 0; i < way->n; i++)
+    for (int k = 0; k < way->leg[i]->n; k++) {
+      const struct move *m = &way->leg[i]->move[k];
+      put(&b, "%s%s over ", b.length ? "; " : "", op_row[m->kind].name);
+      for (int d = 0; d < m->n; d++)
+        put(&b, "%s%s", d ? "_" : "", printable(graph->mesh.name[m->dim[d]]));
+      put(&b, ": %s", layout_text(m->to));
+    }
+  return b.text;
+}
+
+static struct way greedy_way(struct shape whole, enum type type, struct layout from,
+                             struct layout to)
+{
+  const bool greedy = plan_options->greedy;
+  plan_options->greedy = true;
+  const struct way way = {1, {plan_moves(whole, type, from, to)}};
+  plan_options->greedy = greedy;
+  return way;
+}
+
+/* The way over the layout that is whole wherever something changes; n 0: there is none. */
+static struct way way_over_whole(struct shape whole, enum type type, struct layout from,
+                                 struct layout to)
+{
+  struct layout between = to;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (same_placement(from.on[d], to.on[d])) continue;
+    if (graph->mesh.microbatch_axis[d] || to.on[d].kind == PARTIAL) return (struct way){0};
+    between.on[d] = (struct placement){0};
+  }
+  between = usual_cut_order(between);
+  if (same_layout(between, from) || same_layout(between, to)) return (struct way){0};
+  return (struct way){
+      2, {plan_moves(whole, type, from, between), plan_moves(whole, type, between, to)}};
+}
+
+/* The way that --explain-cost forces on the redistribution, or the one that was found. The
+   alternatives of a redistribution that it asks about are noted. */
+static struct way explained_way(const struct op *why, int value, const struct factors *f,
+                                struct layout from, struct layout to, struct way found)
+{
+  enum { WAYS = 5 };
+  const struct value *v = &graph->value[value];
+  const char *subject =
+      text("%s%s from %s to %s", why->phase == FORWARD ? "" : text("%s, ", phase_name[why->phase]),
+           starred_name(value_name(value)), layout_text(from), layout_text(to));
+  const char *forced = forced_way_of("steps", subject);
+  const bool is_asked = is_op_explained(why) || is_value_explained(value);
+  if (!forced && !is_asked) return found;
+  const struct way way[WAYS] = {found,
+                                {1, {plan_moves(f->shape, v->type, from, to)}},
+                                {1, {plan_moves_unpacked(f->shape, v->type, from, to)}},
+                                greedy_way(f->shape, v->type, from, to),
+                                way_over_whole(f->shape, v->type, from, to)};
+  struct alternative list[WAYS];
+  int n = 0;
+  for (int i = 0; i < WAYS; i++) {
+    if (!way[i].n || (i && !way[i].leg[0]->n)) continue;
+    struct alternative a = {.way = way_text(&way[i])};
+    for (int k = 0; k < way[i].n; k++) {
+      a.bytes += (double)way[i].leg[k]->bytes;
+      a.seconds += way[i].leg[k]->time;
+    }
+    if (forced && !strcmp(a.way, forced)) return way[i];
+    list[n++] = a;
+  }
+  if (!forced && found.leg[0]->n) note_decision("steps", subject, list, n, 0);
+  return found;
+}
+
 static int run_leg(struct lowering *w, const struct op *why, int value, struct layout to)
 {
   struct value v = graph->value[value];
@@ -263,13 +346,20 @@ static int run_leg(struct lowering *w, const struct op *why, int value, struct l
     w->in_doubt |= depends_on_packing(f.shape, v.type, from_here, to_here);
     if (!w->packs) moves = plan_moves_unpacked(f.shape, v.type, from_here, to_here);
   }
-  for (int k = 0; k < moves->n; k++) value = run_move(w, why, value, moves->move[k]);
+  struct way way = {1, {moves}};
+  if (are_decisions_explained()) way = explained_way(why, value, &f, from_here, to_here, way);
+  for (int i = 0; i < way.n; i++)
+    for (int k = 0; k < way.leg[i]->n; k++) value = run_move(w, why, value, way.leg[i]->move[k]);
   return apart ? seen(w, why, value, &f, false, to) : value;
 }
 
 static int copy_of(struct lowering *w, const struct op *why, int value)
 {
-  struct op op = {.kind = OP_view, .module = why->module, .line = why->line, .phase = why->phase};
+  struct op op = {.kind = OP_view,
+                  .module = why->module,
+                  .line = why->line,
+                  .phase = why->phase,
+                  .last_batch = why->last_batch};
   op.equation = identity_equation(graph->value[value].shape.ndim);
   return moved(w, op, value, graph->value[value].layout);
 }

@@ -7,6 +7,13 @@
    node, one a device (A100: ConnectX-6 of 200 Gb/s, H100, H200 and B200: ConnectX-7 of 400 Gb/s).
    runtime/cuda/cuda.cu has the same peaks.
 
+   A device has memory that no plan can use: the CUDA context, NCCL's buffers, cuBLAS's own memory
+   (the workspace of products is counted apart: function_passes/footprint.c). The reserve for it is
+   what NVIDIA's nccl-tests leave free of a device, 1 GiB (src/common.cu: "total device memory -
+   1GiB"). On A100 an NCCL group of two takes 544 MB and one of four 688 MB, with the context
+   (github.com/NVIDIA/nccl/issues/964). More groups take more, by as much as channels and peers they
+   have: no figure for that is public.
+
    No operation reaches the peak. The clocks fall under the load of a large product. One
    multiprocessor computes a tile of the result, so the last wave may leave most of them idle.
    Smaller tiles read their operands more often, and each wave has a start and an end. Attention
@@ -24,6 +31,7 @@
    is known of its machine: it has flat figures, good for comparing times with each other. */
 #include "ir/ir.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
 
@@ -32,27 +40,32 @@ static const struct preset {
   double intra, inter; /* bytes a second: NVLink, and a card */
   bool adds_in_switch; /* NVLink SHARP */
   int64_t memory;
+  int64_t reserve; /* of it: for the CUDA context, NCCL and cuBLAS's own */
 } presets[] = {
     {{"A100", {19.5e12, 156e12, 312e12}, 2.039e12, 108, 0.75, 0.35, 0.31, 0.46, NULL},
      300e9,
      25e9,
      false,
-     INT64_C(80) << 30},
+     INT64_C(80) << 30,
+     INT64_C(1) << 30},
     {{"H100", {67e12, 494.5e12, 989e12}, 3.35e12, 132, 0.64, 0.195, 0.17, 0.53, NULL},
      450e9,
      50e9,
      true,
-     INT64_C(80) << 30},
+     INT64_C(80) << 30,
+     INT64_C(1) << 30},
     {{"H200", {67e12, 494.5e12, 989e12}, 4.8e12, 132, 0.64, 0.195, 0.17, 0.53, NULL},
      450e9,
      50e9,
      true,
-     INT64_C(141000000000)},
+     INT64_C(141000000000),
+     INT64_C(1) << 30},
     {{"B200", {75e12, 1125e12, 2250e12}, 8e12, 148, 0.64, 0.135, 0.105, 0.53, NULL},
      900e9,
      50e9,
      true,
-     INT64_C(180000000000)},
+     INT64_C(180000000000),
+     INT64_C(1) << 30},
 };
 
 enum { NODE_DEVICES = 8 };
@@ -84,10 +97,27 @@ const char *device_names(void)
   return b.text;
 }
 
+const char *cluster_names(void)
+{
+  struct buffer b = {0};
+  for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+    put(&b, "%sdgx-", i ? ", " : "");
+    for (const char *c = presets[i].device.name; *c; c++) put(&b, "%c", tolower((unsigned char)*c));
+  }
+  return b.text;
+}
+
 int64_t memory_of_device(const struct device *d)
 {
   const struct preset *p = preset_named(d->name);
   return p ? p->memory : 0;
+}
+
+int64_t reserve_of_device(void)
+{
+  const struct device *d = device();
+  const struct preset *p = d && d->name ? preset_named(d->name) : NULL;
+  return p && target->libraries ? p->reserve : target->library_reserve;
 }
 
 struct cluster usual_cluster(const struct device *d)

@@ -12,6 +12,7 @@ int await_of(int collective)
                               .awaits = collective,
                               .group = c->group,
                               .phase = c->phase,
+                              .last_batch = c->last_batch,
                               .module = c->module,
                               .line = c->line});
 }
@@ -26,6 +27,7 @@ int call_for(int function, enum iteration iteration, int distance, const struct 
                               .ahead = iteration == NEXT_ITERATION ? distance : 0,
                               .group = c->group,
                               .phase = c->phase,
+                              .last_batch = c->last_batch,
                               .module = c->module,
                               .line = c->line});
 }

@@ -3,6 +3,7 @@
 #define TPGEN_IR_H
 
 #include "ir/graph.h"
+#include "ir/decisions.h"
 #include "ir/machine.h"
 #include "ir/name_groups.h"
 #include "ir/shard.h"
@@ -230,6 +231,7 @@ bool goes_around(const struct op *op, int mesh_dim);
 /* Whether it is a step of a ring: attention of a rank's queries over one block of keys. */
 bool is_block_of_keys(const struct op *op);
 bool step_has(bool (*such)(const struct op *op));
+bool is_of_last_batch(const struct op *op);
 /* Whether an operation of the program, or of that of all stages, depends on the step's number. */
 bool has_step_number(void);
 

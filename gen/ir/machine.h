@@ -9,9 +9,13 @@
 
 const struct device *device_named(const char *name);
 const char *device_names(void);
+/* Of the clusters that are presets, "dgx-h100". */
+const char *cluster_names(void);
 /* The usual node of a device, with its links; and the bytes of a device's memory. */
 struct cluster usual_cluster(const struct device *d);
 int64_t memory_of_device(const struct device *d);
+/* The bytes of it that the device's libraries take for themselves, on the target. */
+int64_t reserve_of_device(void);
 /* The device of the plan, else the target's default, else NULL. The seconds of products of these
    sizes. */
 const struct device *device(void);

@@ -49,6 +49,8 @@ struct op {
   bool recomputed; /* recomputed: an operation of the forward that the backward runs again */
   bool keepdim;    /* removed or new dimensions of the output have size 1 before */
   bool finishes;   /* redistribute: only the part of these that is pending */
+  bool last_batch; /* of a step of several batches only the last one runs it, in its backward: a
+                      reduction of the sum of all gradients, and its steps */
   bool continues;  /* a step of a redistribution: its input is the previous step's result */
   bool held;       /* operations that gather: the result is kept after the forward */
   bool packed;     /* a bucket whose members are contiguous in `buffer` */

@@ -223,3 +223,8 @@ bool step_has(bool (*such)(const struct op *op))
       if (such(&graph->op[graph->function[i].op[k]])) return true;
   return false;
 }
+
+bool is_of_last_batch(const struct op *op)
+{
+  return op->last_batch;
+}

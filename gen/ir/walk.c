@@ -136,7 +136,7 @@ static void visit_function(const struct function *f, int runs,
 {
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
-    visit(to, f->op[k], runs * f->count);
+    visit(to, f->op[k], (op->last_batch ? 1 : runs) * f->count);
     /* Whether the callee is visited here. A part that iterations run for each other is visited
        where it runs outside the loop. */
     bool is_visited = true;

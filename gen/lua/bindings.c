@@ -405,6 +405,13 @@ static int device_facts(lua_State *L)
   return 1;
 }
 
+/* cluster_names(): the presets. */
+static int push_cluster_names(lua_State *L)
+{
+  lua_pushstring(L, cluster_names());
+  return 1;
+}
+
 /* set_cluster(name, device, nodes, devices, cards, bandwidth and latency within a node, and between
    nodes): `device` is the preset that says the rest, or "". */
 static int set_cluster(lua_State *L)
@@ -593,6 +600,7 @@ static const luaL_Reg functions[] = {{"is_tensor", is_tensor},
                                      {"set_mesh", set_mesh},
                                      {"set_device", set_device},
                                      {"device_facts", device_facts},
+                                     {"cluster_names", push_cluster_names},
                                      {"set_cluster", set_cluster},
                                      {"split_mesh", split_mesh},
                                      {"add_time", add_time},

@@ -87,19 +87,21 @@ void push_json(lua_State *L, const char *path, const json_t *json, int depth)
   push_nested(&(struct reading){.L = L, .path = path, .most_depth = depth}, json, 0);
 }
 
-/* read_json(path, null): the file's content: an object as a table by name, a list as a list, null
-   as `null`, if it is given. */
+/* read_json(path, null, is_cluster): the file's content: an object as a table by name, a list as a
+   list, null as `null`, if it is given. is_cluster: it is the file of the mesh's cluster. */
 static int read_json(lua_State *L)
 {
   size_t length;
   const char *path = luaL_checklstring(L, 1, &length);
   if (!length || strlen(path) != length) plan_fails("read_json: that is not a path of a file");
-  const char *file = requested_text(BY_READ_JSON, path, &length);
+  const bool is_cluster = lua_toboolean(L, 3);
+  const char *who = is_cluster ? "device_mesh's cluster" : "read_json";
+  const char *file = requested_text(is_cluster ? BY_CLUSTER : BY_READ_JSON, path, &length);
   json_error_t error;
   json_t *json = json_loadb(file, length, JSON_REJECT_DUPLICATES, &error);
-  if (!json) plan_fails("read_json: %s:%d is not JSON: %s", path, error.line, error.text);
+  if (!json) plan_fails("%s: %s:%d is not JSON: %s", who, path, error.line, error.text);
   const struct reading r = {.L = L,
-                            .path = text("read_json: %s", path),
+                            .path = text("%s: %s", who, path),
                             .most_depth = MAX_DEPTH,
                             .of_null = lua_isnoneornil(L, 2) ? 0 : 2};
   push_nested(&r, json, 0);

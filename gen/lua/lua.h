@@ -11,7 +11,7 @@
 /* In the registry: the values of args. */
 #define ARGS_VALUES "tpgen args"
 
-enum file_reader { BY_READ_JSON, BY_REQUIRE, BY_TORCH_EXPORT, BY_PIPELINE, BY_DEVICE };
+enum file_reader { BY_READ_JSON, BY_REQUIRE, BY_TORCH_EXPORT, BY_PIPELINE, BY_DEVICE, BY_CLUSTER };
 
 /* The results that the process that reads the plan leaves for its parent, however it ends. */
 struct sandbox {

@@ -14,14 +14,17 @@
 #include <unistd.h>
 
 enum { MAX_JSON_FILES = 8, MAX_ARCHIVES = 4, MAX_SCHEDULES = 1, MAX_DEVICES = 1 };
-enum { MAX_FILES = MAX_JSON_FILES + MAX_ARCHIVES + MAX_SCHEDULES + MAX_DEVICES + MOST_PLAN_FILES };
+enum { MAX_CLUSTERS = 1 };
+enum {
+  MAX_FILES =
+      MAX_JSON_FILES + MAX_ARCHIVES + MAX_SCHEDULES + MAX_DEVICES + MAX_CLUSTERS + MOST_PLAN_FILES
+};
 enum { MAX_JSON = 1 << 18, MAX_TEXT = 1 << 20, MAX_DEVICE = 1 << 22 };
 
-static const char *const asker[] = {[BY_READ_JSON] = "read_json",
-                                    [BY_REQUIRE] = "require",
-                                    [BY_TORCH_EXPORT] = "torch_export",
-                                    [BY_PIPELINE] = "pipeline",
-                                    [BY_DEVICE] = "device_mesh"};
+static const char *const asker[] = {
+    [BY_READ_JSON] = "read_json",         [BY_REQUIRE] = "require",
+    [BY_TORCH_EXPORT] = "torch_export",   [BY_PIPELINE] = "pipeline",
+    [BY_DEVICE] = "device_mesh's device", [BY_CLUSTER] = "device_mesh's cluster"};
 /* In the order in which the plan requests them. The first sandbox->requested of them it did. */
 static struct known {
   enum file_reader by;
@@ -43,7 +46,8 @@ static bool is_defined(const char *path)
 /* Reads the file; returns why it cannot, or NULL. */
 static const char *read_known(struct known *k)
 {
-  size_t most = k->by == BY_READ_JSON ? MAX_JSON : k->by == BY_DEVICE ? MAX_DEVICE : MAX_TEXT;
+  bool is_small = k->by == BY_READ_JSON || k->by == BY_CLUSTER;
+  size_t most = is_small ? MAX_JSON : k->by == BY_DEVICE ? MAX_DEVICE : MAX_TEXT;
   const char *at = k->path, *why = NULL;
   if (k->by == BY_REQUIRE || !is_defined(at)) {
     const char *directory = text("%.*s", folder_length(options.plan), options.plan);
@@ -105,6 +109,30 @@ void open_requested_files(const char *plan)
   number_plan_files();
 }
 
+/* " (-D cluster)": the option that names the file; "" if the plan does. */
+static const char *option_of(const struct known *k)
+{
+  if (k->by == BY_CLUSTER && options.cluster && !strcmp(options.cluster, k->path))
+    return " (--cluster)";
+  for (int i = 0; i < options.ndefinition; i++)
+    if (!strcmp(options.definition[i].value, k->path))
+      return text(" (-D %s)", printable(options.definition[i].name));
+  return "";
+}
+
+/* What may stand in the place of a file that cannot be read. */
+static const char *advice_about(enum file_reader by)
+{
+  if (by == BY_CLUSTER)
+    return text("; say the path of a file, .json, or a preset: %s, dgx-h100:16 of 16 nodes",
+                cluster_names());
+  if (by == BY_DEVICE)
+    return text("; say the path of the device.json that DIR/run.sh leaves after tpgen --calibrate "
+                "-o DIR, or a preset: %s",
+                device_names());
+  return "";
+}
+
 bool read_requested_file(void)
 {
   int requested = sandbox->requested;
@@ -116,7 +144,9 @@ bool read_requested_file(void)
   }
   struct known k = {.by = sandbox->missing_by, .path = copy_text(sandbox->missing)};
   const char *why = read_known(&k);
-  if (why) plan_error(sandbox->line, "%s: cannot read %s: %s", asker[k.by], printable(k.path), why);
+  if (why)
+    plan_error(sandbox->line, "%s%s: cannot read %s: %s%s", asker[k.by], option_of(&k),
+               printable(k.path), why, advice_about(k.by));
   int ahead = index_of_request(k.by, k.path);
   if (ahead < nknown) {
     memmove(&known[ahead], &known[ahead + 1], (size_t)(nknown - 1 - ahead) * sizeof k);
@@ -162,6 +192,7 @@ const char *requested_text(enum file_reader by, const char *path, size_t *length
                : by == BY_TORCH_EXPORT ? MAX_ARCHIVES
                : by == BY_PIPELINE     ? MAX_SCHEDULES
                : by == BY_DEVICE       ? MAX_DEVICES
+               : by == BY_CLUSTER      ? MAX_CLUSTERS
                                        : MAX_JSON_FILES;
     int n = 0;
     for (int k = 0; k < sandbox->requested; k++) n += known[k].by == by;

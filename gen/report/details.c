@@ -162,7 +162,8 @@ static int64_t nanoseconds(int64_t picoseconds)
 
 /* Operations once; their runs as rows of numbers: the operation, the module of a loop or -1, the
    stream, what it is, when it begins, how long it takes, how long the arithmetic waits for it.
-   times: how often a step has what is here once, by phase. */
+   times: how often a step has what is here once, by phase; an operation that is `once` it has once.
+ */
 static json_t *json_timeline(void)
 {
   const struct simulated *s = simulated();
@@ -186,6 +187,7 @@ static json_t *json_timeline(void)
                               "phase", phase_name[op->phase], "module",
                               op->module == NONE ? "" : printable(graph->module[op->module].path),
                               "line", op->line % LINES_OF_FILE);
+      if (op->last_batch) json_member(row, "once", json_true());
       if (is_collective(op->kind))
         json_member(row, "group", json_string(printable(graph->group[op->group].name)));
       add_file_of(row, op->line);

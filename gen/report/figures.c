@@ -95,8 +95,7 @@ struct model_figures model_figures(void)
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *of = &graph->function[i];
     if (!is_phase(of) || of->phase == CONSTANTS) continue;
-    const double took = (double)s->took[i] * 1e-12 * (double)runs_of_phase(of->phase);
-    *(is_of_batch(of->phase) ? &f.batch_seconds : &f.update_seconds) += took;
+    *(is_of_batch(of->phase) ? &f.batch_seconds : &f.update_seconds) += s->took_all[i] * 1e-12;
   }
   return f;
 }

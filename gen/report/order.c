@@ -49,8 +49,9 @@ static void put_function(struct line *line, const struct function *f, const char
       end_line(line);
       line->label = text("%*s ", LABEL - 1, "then");
     } else if (is_collective(op->kind)) {
-      put(&line->items, "%s%s %s over %s%s", line->items.length ? ", " : "", kind_of(op),
-          grouped(bytes_brought(op)), printable(graph->group[op->group].name), words);
+      put(&line->items, "%s%s %s over %s%s%s", line->items.length ? ", " : "", kind_of(op),
+          grouped(bytes_brought(op)), printable(graph->group[op->group].name), words,
+          op->last_batch ? " in the last batch" : "");
     }
   }
 }

@@ -24,7 +24,7 @@ struct ran {
   int64_t waited; /* how long the arithmetic has waited for it */
 };
 
-/* A step of rank 0; with several batches `ran` has the first one, then the update. */
+/* A step of rank 0; with several batches `ran` has the last one, then the update. */
 struct simulated {
   int n, room;
   struct ran *ran;
@@ -32,6 +32,7 @@ struct simulated {
   /* Picoseconds of one run: of each function of a phase, and of what a phase waits for
      collectives. */
   int64_t *took, waited[PHASES];
+  double *took_all; /* of each function of a phase: all of its runs in a step */
 };
 
 /* The figures of a step by which plans are compared. */

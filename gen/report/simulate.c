@@ -6,7 +6,9 @@
    The main stream runs the operations in their order, for the times of cost.c; collectives run
    beside them by the model of target/stream_times.c. A blocking one is awaited at once: on the CPU
    target all are blocking. Loops are simulated iteration by iteration. Arithmetic is slower beside
-   a collective. Not modelled: links that groups share, and differences in speed between ranks. */
+   a collective. Where the last of several batches also reduces the sums of all, it is simulated by
+   itself, after one of the others. Not modelled: links that groups share, and differences in speed
+   between ranks. */
 #include "report/report.h"
 
 #include <string.h>
@@ -24,9 +26,10 @@ static struct {
   int *pending; /* by operation, and prefetch distance: the index in `ran` of a collective that is
                    not awaited yet */
   int64_t *taken, *waited;
-  int *runs;          /* by operation, like the two before */
-  int module;         /* of the operation that runs */
-  struct costs *cost; /* by operation, too: loops run each a hundred times */
+  int *runs;           /* by operation, like the two before */
+  int module;          /* of the operation that runs */
+  bool is_before_last; /* a batch runs that others follow */
+  struct costs *cost;  /* by operation, too: loops run each a hundred times */
 } run;
 
 static const struct costs *cost_of(int id)
@@ -123,7 +126,7 @@ static void run_op(void *unused, int id, int module)
   const struct op *op = &graph->op[id];
   (void)unused;
   run.module = module;
-  if (op->kind == OP_loop) return;
+  if (op->kind == OP_loop || (op->last_batch && run.is_before_last)) return;
   if (is_collective(op->kind))
     begin_collective(id, module);
   else if (op->kind == OP_await)
@@ -151,6 +154,41 @@ static void use_in_step_before(void)
   }
 }
 
+static void note_last_batch(void *has, int id, int module)
+{
+  (void)module;
+  *(bool *)has |= graph->op[id].last_batch;
+}
+
+/* Runs a function of a phase, as often as a step does. Returns the picoseconds of all runs. */
+static double run_phase(int i)
+{
+  const struct function *f = &graph->function[i];
+  struct simulated *t = &run.result;
+  int runs = runs_of_phase(f->phase);
+  bool differs = false;
+  double before = 0;
+  each_run_of(f, note_last_batch, &differs);
+  for (int last = !(differs && runs > 1); last < 2; last++) {
+    const int first = t->n, times = last ? runs : runs - 1;
+    const int64_t began = run.times.now;
+    run.is_before_last = !last;
+    each_run_of(f, run_op, NULL);
+    t->took[i] = run.times.now - began;
+    for (int k = first; k < t->n; k++) {
+      const struct ran *r = &t->ran[k];
+      *(r->what == MOVES ? &t->moving : &t->computing) += times * (double)(r->end - r->begin);
+    }
+    if (last) break;
+    t->n = first;
+    before = times * (double)t->took[i];
+    runs = 1;
+    run.times.now = began; /* no stream is busy where a phase ends */
+    for (int g = 0; g < graph->ngroup; g++) run.times.until[g] = 0;
+  }
+  return before + runs * (double)t->took[i];
+}
+
 const struct simulated *simulated(void)
 {
   if (run.of == graph) return &run.result;
@@ -158,6 +196,7 @@ const struct simulated *simulated(void)
   run.of = graph;
   open_stream_times(&run.times);
   run.result.took = alloc((size_t)(graph->nfunction + 1) * sizeof *run.result.took);
+  run.result.took_all = alloc((size_t)(graph->nfunction + 1) * sizeof *run.result.took_all);
   run.pending = alloc((size_t)graph->nop * MOST_PREFETCHED * sizeof *run.pending);
   run.taken = alloc((size_t)graph->nop * sizeof *run.taken);
   run.waited = alloc((size_t)graph->nop * sizeof *run.waited);
@@ -169,21 +208,13 @@ const struct simulated *simulated(void)
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     if (!is_phase(f) || f->phase == CONSTANTS) continue;
-    int64_t began = run.times.now;
-    each_run_of(f, run_op, NULL);
-    run.result.took[i] = run.times.now - began;
-    picoseconds += runs_of_phase(f->phase) * (double)run.result.took[i];
+    run.result.took_all[i] = run_phase(i);
+    picoseconds += run.result.took_all[i];
   }
-  /* With several batches in a step, its forward and backward run as often. */
   struct simulated *t = &run.result;
-  double busy[2] = {0}; /* picoseconds of arithmetic, of collectives */
-  for (int i = 0; i < t->n; i++) {
-    const struct ran *r = &t->ran[i];
-    busy[r->what == MOVES] += runs_of_phase(graph->op[r->op].phase) * (double)(r->end - r->begin);
-  }
   t->step = picoseconds * 1e-12;
-  t->computing = busy[false] * 1e-12;
-  t->moving = busy[true] * 1e-12;
+  t->computing *= 1e-12;
+  t->moving *= 1e-12;
   t->waiting = t->step - t->computing;
   return &run.result;
 }

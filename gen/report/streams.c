@@ -58,7 +58,8 @@ void put_streams(struct buffer *b)
   /* Why collectives that all batches share are not hidden, if that is worth a line. */
   double once = sums.of_gather + sums.of_update;
   if (runs_in_step() == 1 || once < sums.exposed / 100) return;
-  bool can_reduce = sums.of_update > once / 2 && !plan_options->reduce_each_batch;
+  bool can_reduce =
+      sums.of_update > once / 2 && !plan_options->reduce_each_batch && !step_has(is_of_last_batch);
   put(b, "  %s of these: gathered before the first batch or reduced after the last, where little\n",
       time_text(once));
   put(b, "  arithmetic can overlap%s\n",

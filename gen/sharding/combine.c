@@ -203,7 +203,7 @@ static struct candidates find_candidates(const struct combinations *c, int combi
     for (int i = 0; i < n; i++) s.pick[d][i] = i;
     int only = only_choice(c, d);
     int cut = runs && c->list[as_is[d]].letter != NONE ? as_is[d] : NONE;
-    int pick = only != NONE ? only : cut;
+    int pick = only != NONE || c->chooser->takes_any ? only : cut;
     if (pick != NONE) s.n[d] = 1, s.pick[d][0] = pick;
     if (only != NONE) continue;
     if (s.n[d] > most && combinations == MOST_COMBINATIONS)
@@ -550,4 +550,39 @@ struct op_sharding search_shardings(struct chooser *chooser, const struct op *op
   }
   find_places(c, s->best.number, at);
   return sharding_at(c, at);
+}
+
+/* --------------------------------------------------------------------------------- all of them */
+
+static double combine_push_all(struct sharding_search *s, const struct combination *c)
+{
+  GROW(s->heap, s->n, s->room);
+  int i = s->n++;
+  for (; i > 0 && combine_comes_before(c, &s->heap[(i - 1) / 2]); i = (i - 1) / 2)
+    s->heap[i] = s->heap[(i - 1) / 2];
+  s->heap[i] = *c;
+  return INFINITY;
+}
+
+int cheapest_shardings(struct chooser *chooser, const struct op *op, struct priced_sharding *list,
+                       int most)
+{
+  if (!chooser->m->search) chooser->m->search = alloc(sizeof *chooser->m->search);
+  struct sharding_search *s = chooser->m->search;
+  struct combinations *c = &s->combinations;
+  struct letters l;
+  int at[MAX_MESH], n = 0;
+  op_letters(op, &l);
+  chooser->takes_any = true;
+  set_combinations(s, c, chooser, op, &l, MOST_COMBINATIONS, false);
+  s->n = 0;
+  each_combination(s, c, INFINITY, combine_push_all);
+  while (s->n > 0 && n < most) {
+    const struct combination next = combine_pop(s);
+    if (!isfinite(next.price.bytes)) break;
+    find_places(c, next.number, at);
+    list[n++] = (struct priced_sharding){sharding_at(c, at), next.price.bytes};
+  }
+  chooser->takes_any = false;
+  return n;
 }

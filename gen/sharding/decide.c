@@ -15,6 +15,8 @@
    itself made it whole: tpgen replicates nothing in silence. */
 #include "sharding/sharding.h"
 
+#include <string.h>
+
 /* -------------------------------------------------------------------------------- the question */
 
 static void ask_op(struct query *q, const struct def_use *uses, const struct op *op)
@@ -129,6 +131,51 @@ struct op_sharding find_sharding(struct chooser *c, const struct op *op)
   return decision->sharding;
 }
 
+/* ---------------------------------------------------------------------------- the alternatives */
+
+/* "S(0) R, R S(0) -> S(0) S(1)": the layouts of the inputs, and of the outputs. */
+static const char *sharding_text(const struct op *op, const struct op_sharding *s)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int i = 0; i < op->nin; i++) put(&b, "%s%s", i ? ", " : "", layout_text(s->in[i]));
+  for (int k = 0; k < op->nout; k++)
+    put(&b, "%s%s", k ? ", " : op->nin ? " -> " : "", layout_text(s->out[k]));
+  return b.text;
+}
+
+/* The sharding that --explain-cost forces on the operation, or the one that was found. The
+   alternatives of an operation that it asks about are noted. */
+static struct op_sharding explained_sharding(struct chooser *c, const struct op *op,
+                                             struct op_sharding found)
+{
+  struct priced_sharding list[MOST_ALTERNATIVES];
+  struct alternative shown[MOST_ALTERNATIVES + 1];
+  if (!op->nout) return found;
+  const char *subject =
+      text("%s%s: %s of shape %s", op->phase == FORWARD ? "" : text("%s, ", phase_name[op->phase]),
+           starred_name(value_name(op->out)), op_row[op->kind].name,
+           shape_text(graph->value[op->out].shape));
+  const char *forced = forced_way_of("placement", subject);
+  if (!forced && !is_op_explained(op)) return found;
+  const char *way = sharding_text(op, &found);
+  int n = cheapest_shardings(c, op, list, MOST_ALTERNATIVES);
+  int taken = NONE;
+  for (int i = 0; i < n; i++) {
+    shown[i] = (struct alternative){sharding_text(op, &list[i].sharding), list[i].bytes, NONE};
+    if (forced && !strcmp(shown[i].way, forced)) return list[i].sharding;
+    if (!strcmp(shown[i].way, way)) taken = i;
+  }
+  if (forced) return found;
+  if (taken == NONE) {
+    memmove(shown + 1, shown, (size_t)n * sizeof *shown);
+    shown[taken = 0] = (struct alternative){way, NONE, NONE};
+    n++;
+  }
+  note_decision("placement", subject, shown, n, taken);
+  return found;
+}
+
 /* A cast of a parameter has the parameter's layout: a slice of it would cost nothing here, and a
    product of slices leaves sums whose price is that of a later operation. */
 static bool keeps_layout(const struct op *op)
@@ -145,6 +192,7 @@ struct op_sharding choose_sharding(const struct def_use *uses, const struct op *
   }
   struct chooser c = {.m = cost_model_of_graph(), .uses = uses, .assumed = NONE};
   struct op_sharding sharding = find_sharding(&c, op);
+  if (are_decisions_explained()) sharding = explained_sharding(&c, op, sharding);
   if (c.ended_early & TOO_MANY_AHEAD)
     ended_early("propagate", "ways that suit the next operation", MOST_AHEAD, "combinations");
   if (c.ended_early & TOO_MANY_COMBINATIONS)

@@ -43,6 +43,7 @@ struct chooser {
   int assumed; /* a value that has this layout for now; or NONE */
   struct layout assumed_layout;
   unsigned ended_early;
+  bool takes_any; /* also combinations that leave work undivided which the inputs' cuts divide */
 };
 
 /* The cost of a sharding, or a part of it. */
@@ -51,6 +52,12 @@ struct price {
   int sums, moves;
   int apart;   /* mesh dimensions where a gradient's layout differs from its value's */
   int refused; /* the plan's requests for the output that cannot be met */
+};
+
+/* A way in which an operation may run, and the bytes that it moves by itself. */
+struct priced_sharding {
+  struct op_sharding sharding;
+  double bytes;
 };
 
 #endif

@@ -61,6 +61,10 @@ bool reductions_agree(struct layout layout);
 /* The cheapest of all combinations of the operation's choices. Full replication is always one. */
 struct op_sharding search_shardings(struct chooser *c, const struct op *op,
                                     const struct letters *l);
+/* Its cheapest combinations, without the next operation's price, from the cheapest on; returns how
+   many, at most `most`. Those count, too, that leave work undivided. */
+int cheapest_shardings(struct chooser *c, const struct op *op, struct priced_sharding *list,
+                       int most);
 /* The operation whose price also counts in the decision about `op`, or NULL. */
 const struct op *op_ahead(struct chooser *c, const struct op *op);
 

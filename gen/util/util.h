@@ -64,13 +64,14 @@ struct options {
   const char *metrics; /* a file of --metrics lines for report.html; or NULL */
   bool compare;        /* the folder `plan` with the folder `other` */
   const char *other;
-  bool help;             /* the plan is read for its settings only */
-  const char *reference; /* "markdown" or "types": the plan language's, and no plan; or NULL */
-  bool check_finite;     /* the results of a step are checked */
-  const char *dump;      /* a pass, or NULL */
-  const char *from;      /* a pass: the plan is what `dump` printed after it; or NULL */
-  const char *explain;   /* a value, or NULL */
-  const char *emit;      /* "program" or "library"; NULL: as the plan says */
+  bool help;                /* the plan is read for its settings only */
+  const char *reference;    /* "markdown" or "types": the plan language's, and no plan; or NULL */
+  bool check_finite;        /* the results of a step are checked */
+  const char *dump;         /* a pass, or NULL */
+  const char *from;         /* a pass: the plan is what `dump` printed after it; or NULL */
+  const char *explain;      /* a value, or NULL */
+  const char *explain_cost; /* a value or a module, or NULL */
+  const char *emit;         /* "program" or "library"; NULL: as the plan says */
   const char *library_name;
   int first_rank, last_rank;
   int ndefinition;
@@ -125,7 +126,7 @@ struct target {
   bool product_table;   /* products are listed in a table for the runtime: gemm_table.c */
   int64_t most_workspace;  /* workspace of a product, in bytes */
   const char *libraries;   /* libraries that allocate memory of their own; NULL: none */
-  int64_t library_reserve; /* how many bytes they allocate */
+  int64_t library_reserve; /* how many bytes they allocate, of a device that is no preset */
 };
 
 /* The cheapest way to divide nodes, numbered from 0, into a near and a far side. */

@@ -138,7 +138,7 @@
     if (!t) return sums;
     const add = (map, name, n) => map.set(name, (map.get(name) ?? 0) + n);
     for (const [op, , , what, , took, waited] of t.runs) {
-      const o = t.operations[op], times = t.times[o.phase] ?? 1;
+      const o = t.operations[op], times = o.once ? 1 : t.times[o.phase] ?? 1;
       if (KINDS[what] === "moves") {
         if (waited) add(sums.waits, o.group, waited * times * 1e-9);
       } else {

@@ -92,6 +92,21 @@ static void given_links(const void *with)
        gather(2), gather(3), gather(1));
 }
 
+/* What libraries take of a device's memory belongs to the device; on a CPU they take nothing. */
+static void reserve(const void *with)
+{
+  static const char *const names[] = {"A100", "H100", "H200", "B200"};
+  (void)with;
+  new_cluster(1, 8, 1, (int[]){8});
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    graph->mesh.device = *device_named(names[i]);
+    set_target("cuda");
+    must(reserve_of_device() == INT64_C(1) << 30, "%s", names[i]);
+    set_target("cpu");
+    must(!reserve_of_device(), "a CPU");
+  }
+}
+
 static void test_links(void **state)
 {
   (void)state;
@@ -99,6 +114,7 @@ static void test_links(void **state)
   passes(uneven_groups, NULL);
   passes(pairs_and_sums, NULL);
   passes(given_links, NULL);
+  passes(reserve, NULL);
 }
 
 int main(void)

@@ -68,7 +68,7 @@ refuses "runs[1].ranks must be more than that of the run before" 's/"ranks": 2, 
 refuses "is not JSON" 's/^{/[/'
 refuses "runs[1].collectives[0].kind must be all_gather" 's/"kind": "all_gather"/"kind": "gather"/'
 "$TPGEN" "${plan[@]}" -D "device=$WORK/no.json" -o "$WORK/none" > "$WORK/message" 2>&1 && fail "a device.json that is not there"
-grep -qF 'device_mesh: cannot read' "$WORK/message" || fail "of no file: $(cat "$WORK/message")"
+grep -qF "device_mesh's device (-D device): cannot read" "$WORK/message" || fail "of no file: $(cat "$WORK/message")"
 
 "$TPGEN" --calibrate -o "$machine" || fail "--calibrate: status $?"
 "$machine/run.sh" --short --ranks "1 2" > "$WORK/log" 2>&1 || { tail "$WORK/log" && fail "the program that measures: status $?"; }

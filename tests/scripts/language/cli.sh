@@ -100,7 +100,7 @@ ends 2 "at most 1024 ranks" "$TPGEN" --move "f32[8] on a=4294967298: S(0) -> R"
 ends 2 "from 0 to 2^62" "$TPGEN" --move "f32[18446744073709551624] on a=2: S(0) -> R"
 ends 2 "those from -1 to 0" "$TPGEN" --move "f32[8] on a=2: S(4294967296) -> R"
 ends 3 "cannot write" bash -c "exec '$TPGEN' --move '$move' > /dev/full"
-for what in --help --dump=plan --explain=in_proj.weight; do
+for what in --help --dump=plan --explain=in_proj.weight --explain-cost=in_proj.weight; do
   ends 3 "cannot write to standard output" bash -c "exec '$TPGEN' '$toy' $what > /dev/full"
 done
 ends 3 "$WORK/none.lua" "$TPGEN" "$WORK/none.lua" -o "$out"
@@ -109,7 +109,7 @@ ends 1 "$toy: error: -D tpp=2" "$TPGEN" "$toy" -o "$out" -D tpp=2
 
 # Control characters in names never reach a terminal.
 strange=$WORK/$'a\n\e[31m\u202e\r.lua'
-for args in "" $'--target=\e[31m' $'--ranks=\u202e' $'--\e' $'-D\e' $'--explain=\e' $'--dump=\e' '-D tp=x'; do
+for args in "" $'--target=\e[31m' $'--ranks=\u202e' $'--\e' $'-D\e' $'--explain=\e' $'--explain-cost=\e' $'--dump=\e' '-D tp=x'; do
   for name in "$strange" "$WORK/"$'none\n\e[31m\u202e.lua' $'\e'; do
     cp "$toy" "$strange"
     "$TPGEN" "$name" -o "$out"$'/\e' "${args:---check}" > "$WORK/err" 2>&1 && fail "$args: no error"
@@ -179,6 +179,33 @@ ends 2 "-D is for plans" "$TPGEN" --from=fuse "$WORK/fuse" --dump=memory -D tp=2
 ends 2 "and this dump is of later" "$TPGEN" --from=fuse "$WORK/fuse" --explain in_proj.weight
 ends 3 "cannot read nowhere" "$TPGEN" --from=fuse nowhere --dump=memory
 ends 1 "no value is called nothing" "$TPGEN" "$toy" --explain nothing
+
+# A file that is missing: the option that names it, and what may stand in its place.
+presets='say the path of a file, .json, or a preset: dgx-a100, dgx-h100, dgx-h200, dgx-b200, dgx-h100:16 of 16 nodes'
+none=$WORK/none.json
+ends 1 "device_mesh's cluster (-D cluster): cannot read $none: No such file or directory; $presets" "$TPGEN" plans/llama3.lua -o "$out" -D preset=debug -D "cluster=$none"
+ends 1 "device_mesh's cluster (--cluster): cannot read $none: No such file or directory; $presets" "$TPGEN" plans/llama3.lua -o "$out" -D preset=debug --cluster "$none"
+ends 1 "device_mesh's device (-D device): cannot read $none: No such file or directory; say the path of the device.json" "$TPGEN" plans/llama3.lua -o "$out" -D preset=debug -D "device=$none"
+ends 1 "read_json (-D config): cannot read $none: No such file or directory" "$TPGEN" plans/llama3.lua -o "$out" -D "config=$none"
+
+# --explain-cost: each decision about a value, its alternatives, and the step that each would have made; without a device
+# the bytes. To make the expected text anew: the same command, into that file.
+cost="plans/llama3.lua -D preset=debug -D tp=2 -D dp=2 -D batch=4 -D device=H100 --target cuda"
+"$TPGEN" $cost --explain-cost 'layers.*.attention.wo' | diff tests/golden/explain_cost.txt - || fail "--explain-cost prints something else"
+for kind in placement steps bucket overlap prefetch; do
+  grep -q "^$kind: " tests/golden/explain_cost.txt || fail "--explain-cost: no decision is of the kind $kind"
+done
+ends 0 "step 400 B received, 8384 B" "$TPGEN" "$toy" --explain-cost in_proj
+ends 0 "by itself 320 B; step 3,600 B received (+800.00 %)" "$TPGEN" "$toy" --explain-cost in_proj.weight
+# The ways of the gradients of several batches, and levels of recomputation; a module; a pipeline.
+ends 0 "each batch's gradients are reduced" "$TPGEN" $cost -D microbatches=2 --explain-cost layers.0.attention.wo.weight
+ends 0 "all that can be" "$TPGEN" $cost -D checkpoint=memory -D memory=1100MiB --explain-cost 'layers.*.feed_forward'
+ends 0 "steps: update, d_layers.*.attention.wo.weight" "$TPGEN" $cost -D pp=2 -D microbatches=2 --explain-cost 'layers.*.attention.wo.weight'
+ends 1 "no value and no module is called nothing" "$TPGEN" "$toy" --explain-cost nothing
+ends 1 "microbatches = 3: rank 0 has 2 samples" "$TPGEN" $cost -D microbatches=3 --explain-cost layers.0
+ends 2 "--explain-cost takes a plan" "$TPGEN" "$toy" --explain-cost in_proj -o "$out"
+ends 2 "--search takes a plan" "$TPGEN" "$toy" --explain-cost in_proj --search
+[ ! -e "$out" ] || fail "--explain-cost left something in $out"
 
 # A file of -D, and one in the plan's folder: their contents reach the plan, which is read again for each and
 # prints once, and the output's hash.

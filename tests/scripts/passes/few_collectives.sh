@@ -102,6 +102,26 @@ says 'after each micro-batch: reduce_each_batch' reduce_each_batch=true device=H
 says 'whole over 4 batches and reduced once: that fits in 80.0 GiB' zero=1 device=H100
 says 'after each micro-batch: no memory is known' zero=1
 says 'after each micro-batch: a rank adds up only the part' zero=2 device=H100
+# last N EXPOSED DEFINITIONS...: a step of an 8B in two batches. N kinds of reductions are in the backward of the last one,
+# beside which no more than so many milliseconds of collectives are exposed.
+last() {
+  local expected=$1 most=$2 wide=() found exposed
+  shift 2
+  for definition; do wide+=(-D "$definition"); done
+  "$TPGEN" plans/llama3.lua -D preset=8b -D dtype=bfloat16 -D checkpoint=layer -D memory=200GiB "${wide[@]}" --ranks 0 \
+    --target cuda -o "$WORK/last" > "$WORK/last.log" 2>&1 || { fail "$*: tpgen ended with status $?: $(< "$WORK/last.log")"; return; }
+  found=$(sed -n '/^order/,$p' "$WORK/last/plan.txt" | grep -o 'in the last batch' | wc -l)
+  [ "$found" = "$expected" ] || fail "$*: $found reductions of the last batch, not $expected: $(sed -n '/^order/,$p' "$WORK/last/plan.txt")"
+  exposed=$(sed -n 's/^ *collectives .* \([0-9.]*\) ms of it exposed.*/\1/p' "$WORK/last/plan.txt" | head -n 1)
+  awk "BEGIN { exit !($exposed <= $most) }" || fail "$*: $exposed ms are exposed, more than $most"
+  checked=$((checked + 1))
+}
+last 2 55 device=H100 dp=8 batch=16 microbatches=2 zero=1
+last 10 20 device=H100 dp=8 batch=16 microbatches=2 dp_replicate=8
+last 6 60 device=H100 dp=16 batch=32 microbatches=2 dp_replicate=8
+# As before: each batch's are reduced; stages of a pipeline.
+last 0 1000 device=H100 dp=8 batch=16 microbatches=2 zero=2
+last 0 1000 device=H100 dp=8 pp=2 batch=16 microbatches=2
 # in_pieces DEFINITIONS...: async_tp cuts along the sequence, however many samples a rank has.
 in_pieces() {
   local wide=()

@@ -3,7 +3,7 @@
 #   the toy and the Llama have PyTorch's losses and norms of gradients, tp = 2 (CASES=all: 1, 2, 4), and fully
 #   sharded over three ranks, in five steps, and in CI one in twenty (SOAK=1: all); in bfloat16 losses within 2 % of float32's
 #   as a library the toy has the program's losses, to the bit (in CI)
-#   a step that is captured as a graph gives the same bits
+#   a step that is captured as a graph gives the same bits; in CI also one of several batches, whose last one differs
 #   checkpoints go to the CPU target's program and back
 #   planted faults are caught: a missing wait, a wrong count, a swapped collective; in CI also waits between layers
 . "$(dirname "$0")/../common.sh"
@@ -62,6 +62,14 @@ captured() {
   from "$1" "$1.graph" --weights "$llama/llama.safetensors" --steps 4 --graph
   from "$1" "$1.plain" --weights "$llama/llama.safetensors" --steps 4
   same_bits "$1.graph" "$1.plain" "a captured step of $1 leaves other bits"
+}
+
+# Three batches, and the last one reduces whole gradients.
+captured_batches() {
+  local to=$WORK/batches
+  "$TPGEN" tests/equal/last_batch.lua -D dp=2 -D shard=2 -D batches=3 -o "$to" --target cuda && make_ranks "$to" cuda &&
+    start "$to" "$to.graph" --steps 4 --graph && start "$to" "$to.plain" --steps 4 || fail "several batches: status $?"
+  same_bits batches.graph batches.plain "a captured step of several batches leaves other bits"
 }
 
 # exchanged FIRST THEN: two steps of one target, then two of the other, have PyTorch's losses.
@@ -127,6 +135,7 @@ all_are_done
 for name in tp2 $(in_ci echo fsdp3); do beside "$WORK/follow_$name.log" follow $name; done
 all_are_done
 for name in tp2 $(more echo tp2_async); do beside "$WORK/captured_$name.log" captured $name; done
+in_ci beside "$WORK/captured_batches.log" captured_batches
 beside "$WORK/exchanged.log" exchanged tp2 cpu
 beside "$WORK/exchanged_back.log" exchanged cpu tp2
 for name in tp2 $(in_ci echo fsdp3); do beside "$WORK/followed_$name.log" followed $name; done

@@ -156,10 +156,10 @@ local function read_cluster(given)
       "the cluster '" .. given .. "'"
   end
   if not given:find("%.json$") then
-    fail("there is no cluster '%.60s': there are dgx-a100, dgx-h100, dgx-h200 and dgx-b200, dgx-h100:16 of 16 nodes, or say "
-      .. "the path of a file, .json", given)
+    fail("there is no cluster '%.60s': there are %s, dgx-h100:16 of 16 nodes, or say the path of a file, .json", given,
+      core.cluster_names())
   end
-  local of = base.expect(plan.read_json(given), "table", "the content of the cluster's file")
+  local of = base.expect(core.read_json(given, nil, true), "table", string.format("the content of the cluster's file %s", given))
   check_cluster(given, of, FIELDS)
   return of, given
 end
