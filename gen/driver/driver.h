@@ -26,6 +26,9 @@ void write_calibration(void);
 
 /* The passes, without files, and the figures of the program: of a candidate of a search. */
 void evaluate_program(struct evaluated *to);
+/* There: whether this process goes on with whole sums, which may take so much memory of a rank. One
+   goes on with gradients that are reduced each. */
+bool goes_on_with_whole_sums(int64_t limit);
 
 /* -------------------------------------------------------------------------------- move_query.c */
 

@@ -62,6 +62,7 @@ struct evaluated {
   struct link intra, inter;
   char device[64];
   int64_t memory, reserve;
+  int64_t least_with_whole_sums; /* of a rank's memory, if whole gradients were added up */
   char why[LONGEST_WHY]; /* not: the message */
 };
 

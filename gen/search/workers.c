@@ -108,7 +108,6 @@ _Noreturn static void evaluate_here(const struct job *job, int messages)
   options.definition = job->definition;
   graph_open();
   pool.f(job->to);
-  job->to->is_there = true;
   _exit(0);
 }
 
@@ -140,13 +139,13 @@ static void take_message(struct worker *w, struct evaluated *to)
 static void take_end(struct worker *w, int status)
 {
   struct evaluated *to = w->job->to;
-  if (WIFSIGNALED(status)) {
+  if (WIFSIGNALED(status) && is_over) {
+    to->is_there = false;
+    to->stopped = true;
+  } else if (WIFSIGNALED(status) && !to->is_there) {
     const int sign = WTERMSIG(status);
     take_message(w, to);
-    to->is_there = false;
-    if (sign == SIGKILL && is_over)
-      to->stopped = true;
-    else if (sign == SIGXCPU || sign == SIGALRM)
+    if (sign == SIGXCPU || sign == SIGALRM)
       snprintf(to->why, sizeof to->why, "tpgen took more than %d s for it", MOST_SECONDS);
     else if (!*to->why)
       snprintf(to->why, sizeof to->why, "tpgen was ended by signal %d", sign);
