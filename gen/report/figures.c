@@ -98,5 +98,11 @@ struct model_figures model_figures(void)
     const double took = (double)s->took[i] * 1e-12 * (double)runs_of_phase(of->phase);
     *(is_of_batch(of->phase) ? &f.batch_seconds : &f.update_seconds) += took;
   }
+  for (int i = 0; i < s->n; i++) {
+    const struct ran *r = &s->ran[i];
+    const enum phase phase = graph->op[r->op].phase;
+    if (r->module == NONE && r->stream == NONE && is_of_batch(phase))
+      f.outside_seconds += (double)(r->end - r->begin) * 1e-12 * (double)runs_of_phase(phase);
+  }
   return f;
 }

@@ -40,14 +40,36 @@ static bool has_value(const struct search_space *s, const struct candidate *c,
   return at != NONE && !strcmp(value_or_usual(s, c, at), value);
 }
 
+static double stages_of_rank(const struct search_space *s, const struct candidate *c)
+{
+  const int at = s->of_kind[SEARCH_SCHEDULE], per_rank = s->of_kind[SEARCH_STAGES_OF_RANK];
+  const double given = per_rank == NONE ? 0 : (double)s->at[per_rank].number[c->v[per_rank]];
+  const char *schedule = at == NONE ? "1f1b" : value_or_usual(s, c, at);
+  return given > 0 ? given : is_schedule(schedule) ? stages_implied(schedule) : 1;
+}
+
+/* The time of the rank that has most to do, over an even share. Stages have whole layers, and the
+   last one has what comes behind them, too. */
+static double uneven_share(const struct search_space *s, const struct candidate *c,
+                           const struct model_figures *f)
+{
+  const double ranks = (double)ranks_in(s, c, SEARCH_STAGES), of_rank = stages_of_rank(s, c),
+               stages = ranks * of_rank, inside = f->batch_seconds - f->outside_seconds;
+  if (ranks <= 1 || !f->layers || inside <= 0) return 1;
+  const double outside = f->outside_seconds / inside * f->layers; /* in layers */
+  const double last = 1 + outside, share = (f->layers + outside) / stages;
+  const double others = last > share ? (f->layers - 1) / (stages - 1) : share;
+  const double most = of_rank > 1 ? (of_rank - 1) * others + fmax(last, others)
+                                  : fmax(last, ceil(others - 1e-9));
+  return most / (of_rank * share);
+}
+
 /* The idle micro-batches of a rank, and those in flight, for each of its stages' share. */
 static void idle_and_in_flight(const struct search_space *s, const struct candidate *c,
                                double *idle, double *in_flight)
 {
   const double p = (double)ranks_in(s, c, SEARCH_STAGES), m = (double)microbatches_in(s, c);
-  const int per_rank = s->of_kind[SEARCH_STAGES_OF_RANK];
-  double stages = per_rank == NONE ? 2 : (double)s->at[per_rank].number[c->v[per_rank]];
-  if (stages < 2) stages = 2;
+  const double stages = fmax(2, stages_of_rank(s, c));
   *idle = p - 1;
   *in_flight = fmin(m, p);
   if (has_value(s, c, SEARCH_SCHEDULE, "gpipe")) *in_flight = m;
@@ -81,6 +103,11 @@ static double factor_of(const struct search_space *s, const double of[2][UINT8_M
   return all;
 }
 
+/* What a candidate takes if gradients of its micro-batches are reduced each, or as one sum. */
+struct way {
+  double seconds, bytes;
+};
+
 void estimate(const struct search_space *s, const struct probes *p, struct candidate *c)
 {
   const double copies = (double)ranks_in(s, c, SEARCH_COPIES),
@@ -97,7 +124,7 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
   const double samples = ceil(batch / (data * m));
   const double gathers = copies == 1 || shards > 1 ? shards * sequences : 1;
   const double layers = f->layers ? ceil(f->layers / stages) : 1;
-  const double uneven = f->layers ? layers * stages / f->layers : 1;
+  const double uneven = uneven_share(s, c, f);
   double idle = 0, in_flight = 1;
   if (stages > 1) idle_and_in_flight(s, c, &idle, &in_flight);
 
@@ -126,21 +153,29 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
   const double rest =
       moving(of_rest, copies,
              2 * f->gradient_bytes / (part * gathers / (gathers > 1 ? sequences : 1)), layers);
-  const double each = stages > 1 ? 0 : 2 * gather, once = (stages > 1 ? gather : 0) + reduce + rest;
   const double busy = computing + within;
-  const double exposed = fmax(0, each - HIDDEN * busy) * m + 0.03 * each * m +
-                         fmax(0, once - 0.6 * HIDDEN * busy) + 0.05 * once;
   const double sends = stages > 1 ? x / tensor / of_stages.bandwidth : 0;
-  const double state_ranks = part * gathers * (zero > 0 ? data : 1);
-  c->seconds = (m + idle) * busy + m * sends * 0.2 + exposed + f->update_seconds / state_ranks;
+  const double whole = part * gathers, state_ranks = whole * (zero > 0 ? data : 1);
+  double held = f->parameter_memory / whole + f->state_memory / state_ranks +
+                f->activations * samples / (tensor * sequences * stages) * uneven * in_flight *
+                    factor_of(s, p->bytes, c);
+  if (gathers > 1 && f->layers) held += 2 * f->compute_bytes / tensor / f->layers;
+  if (stages > 1 && gathers > 1) held += f->compute_bytes / part;
 
-  /* Gradients of several micro-batches are added up before they are reduced. */
-  const double whole = part * gathers;
-  c->bytes = f->parameter_memory / whole +
-             f->gradient_memory / (m > 1 ? part : whole * (zero > 1 ? data : 1)) +
-             f->state_memory / (whole * (zero > 0 ? data : 1)) +
-             f->activations * samples / (tensor * sequences * stages) * uneven * in_flight *
-                 factor_of(s, p->bytes, c);
-  if (gathers > 1 && f->layers) c->bytes += 2 * f->compute_bytes / tensor / f->layers;
-  if (stages > 1 && gathers > 1) c->bytes += f->compute_bytes / part;
+  struct way way[2];
+  for (int sums = 0; sums < 2; sums++) {
+    const bool reduces_each = !sums && m > 1 && gathers > 1;
+    const double each = (stages > 1 ? 0 : 2 * gather) + (reduces_each ? reduce : 0);
+    const double once = (stages > 1 ? gather : 0) + (reduces_each ? 0 : reduce) + rest;
+    const double exposed = fmax(0, each - HIDDEN * busy) * m + 0.03 * each * m +
+                           fmax(0, once - 0.6 * HIDDEN * busy) + 0.05 * once;
+    const double of_gradients = reduces_each ? whole : m > 1 ? part : whole * (zero > 1 ? data : 1);
+    way[sums] = (struct way){
+        .seconds = (m + idle) * busy + m * sends * 0.2 + exposed + f->update_seconds / state_ranks,
+        .bytes = held + f->gradient_memory / of_gradients};
+  }
+  const bool fits = !s->memory || way[true].bytes <= 0.95 * (double)s->memory;
+  const bool sums = fits && way[true].seconds < way[false].seconds;
+  c->seconds = way[sums].seconds;
+  c->bytes = way[sums].bytes;
 }
