@@ -167,11 +167,14 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
     const bool reduces_each = !sums && m > 1 && gathers > 1;
     const double each = (stages > 1 ? 0 : 2 * gather) + (reduces_each ? reduce : 0);
     const double once = (stages > 1 ? gather : 0) + (reduces_each ? 0 : reduce) + rest;
+    /* A sum reads a gradient, and reads and writes its sum: three of an update's seven passes. */
+    const double adding =
+        m > 1 ? m * f->update_seconds * 3 / 7 / (reduces_each ? whole : part) : 0;
     const double exposed = fmax(0, each - HIDDEN * busy) * m + 0.03 * each * m +
                            fmax(0, once - 0.6 * HIDDEN * busy) + 0.05 * once;
     const double of_gradients = reduces_each ? whole : m > 1 ? part : whole * (zero > 1 ? data : 1);
     way[sums] = (struct way){
-        .seconds = (m + idle) * busy + m * sends * 0.2 + exposed + f->update_seconds / state_ranks,
+        .seconds = (m + idle) * busy + m * sends * 0.2 + exposed + adding + f->update_seconds / state_ranks,
         .bytes = held + f->gradient_memory / of_gradients};
   }
   const bool fits = !s->memory || way[true].bytes <= 0.95 * (double)s->memory;

@@ -13,19 +13,22 @@
 #include <string.h>
 
 enum {
-  ROUND = 16,
-  VARIED = 24,
-  MOST_ROUNDS = 8,
+  FIRST_ROUND = 12,
+  ROUND = 8,
+  LEAST_OF_ROUND = 4,
+  ALIKE_IN_ROUND = 3,
+  MOST_ROUNDS = 12,
+  LEAST_ROUNDS = 2,
+  VARIED = 12,
+  MOST_REFINED = 8,
   MOST_KEPT = 6000,
   MOST_LISTED = 24000,
   KEPT_OF_MESH = 30,
-  MOST_LEADERS = 3,
-  MOST_REFINED = 10,
-  LEAST_ROUNDS = 2,
   MOST_CHECKED = 16
 };
-/* The rounds end when what is left is estimated to take so much longer than the best. */
-static const double HOPELESS = 1.06, FAR = 2, TIES = 1.005;
+/* The rounds end when what is left is estimated to take so much longer than the best; so do
+   neighbours that are tried, and meshes whose choices are varied. */
+static const double HOPELESS = 1.04, CLOSE = 1.02, FAR = 1.4, FAR_LEADER = 1.1, TIES = 1.005;
 
 struct search {
   struct search_space *space;
@@ -182,7 +185,7 @@ static void probe_settings(struct search *s)
 static void probe_ranks(struct search *s)
 {
   static const enum search_kind kind[2] = {SEARCH_TENSOR, SEARCH_SEQUENCES};
-  static const int most[2] = {64, 16};
+  static const int most[2] = {32, 8};
   struct search_space *space = s->space;
   struct job job[2 * UINT8_MAX];
   int of[2 * UINT8_MAX][2], n = 0;
@@ -451,19 +454,21 @@ static double best_seconds(const struct found *f)
 
 static void try_rounds(struct search *s)
 {
-  struct candidate round[ROUND];
+  struct candidate round[FIRST_ROUND];
   for (int k = 0; k < MOST_ROUNDS && !search_is_over(); k++) {
     int n = 0;
     sort_list(s);
-    const double best = best_seconds(s->found);
-    for (int i = 0; i < s->n && n < ROUND; i++) {
+    const double best = k ? best_seconds(s->found) : s->list[0].order;
+    const double most = best * (k == 0 ? FAR : HOPELESS);
+    for (int i = 0; i < s->n && n < (k == 0 ? FIRST_ROUND : ROUND); i++) {
       if (index_of_tried(s->found, &s->list[i]) != NONE) continue;
-      if (k >= LEAST_ROUNDS && s->list[i].order > best * HOPELESS) break;
+      if (n >= LEAST_OF_ROUND && s->list[i].order > most) break;
+      if (k >= LEAST_ROUNDS && s->list[i].order > most) break;
       /* The first round looks around: one of each shape of mesh. */
       int alike = 0;
       for (int other = 0; other < n; other++)
         alike += same_shape_of(s->space, &round[other], &s->list[i]);
-      if (alike >= (k == 0 ? 1 : k < LEAST_ROUNDS ? 3 : ROUND / 2)) continue;
+      if (alike >= (k == 0 ? 1 : ALIKE_IN_ROUND)) continue;
       round[n++] = s->list[i];
     }
     if (!n) break;
@@ -537,65 +542,135 @@ static void add_moved_ranks(struct near *near, const struct candidate *c, int fr
   }
 }
 
-static void add_neighbours(struct near *near, const struct candidate *c)
+/* The same with another value of a setting. */
+static void add_other_values(struct near *near, const struct candidate *c, int i)
 {
   const struct search_space *s = near->s->space;
-  for (int i = 0; i < s->n; i++) {
-    const enum search_kind kind = s->at[i].kind;
-    if (s->at[i].pinned) continue;
-    if (is_rank_kind(kind) && kind != SEARCH_EXPERTS) {
-      for (int k = 0; k < s->n; k++)
-        if (k != i && is_rank_kind(s->at[k].kind) && !s->at[k].pinned &&
-            s->at[k].kind != SEARCH_EXPERTS)
-          add_moved_ranks(near, c, i, k);
-      continue;
-    }
-    for (int v = 0; v < s->at[i].n; v++) {
-      if (v == c->v[i]) continue;
-      struct candidate other = *c;
-      other.v[i] = (unsigned char)v;
-      add_near(near, other);
-      if (kind == SEARCH_RECOMPUTE || kind == SEARCH_ZERO) add_with_microbatches(near, other);
-    }
+  const enum search_kind kind = s->at[i].kind;
+  if (s->at[i].pinned) return;
+  if (is_rank_kind(kind) && kind != SEARCH_EXPERTS) {
+    for (int k = 0; k < s->n; k++)
+      if (k != i && is_rank_kind(s->at[k].kind) && !s->at[k].pinned &&
+          s->at[k].kind != SEARCH_EXPERTS)
+        add_moved_ranks(near, c, i, k);
+    return;
+  }
+  for (int v = 0; v < s->at[i].n; v++) {
+    if (v == c->v[i]) continue;
+    struct candidate other = *c;
+    other.v[i] = (unsigned char)v;
+    add_near(near, other);
+    if (kind == SEARCH_RECOMPUTE || kind == SEARCH_ZERO) add_with_microbatches(near, other);
   }
 }
 
-/* The quickest that fits, of those whose settings were not varied yet; its place among all is
- *rank. NONE: the first ones were. */
-static int next_leader(const struct found *f, const bool *was_varied, int *rank)
+static void sort_near(struct near *near)
 {
-  int leader[MOST_LEADERS], n = 0;
-  for (int i = 0; i < f->n; i++) {
-    if (!candidate_fits(f->space, outcome_at(f->tried[i].tried))) continue;
-    int at = n < MOST_LEADERS ? n++ : MOST_LEADERS;
-    for (; at && compare_tried(f, i, leader[at - 1]) < 0; at--)
-      if (at < MOST_LEADERS) leader[at] = leader[at - 1];
-    if (at < MOST_LEADERS) leader[at] = i;
-  }
-  for (*rank = 0; *rank < n; ++*rank)
-    if (!was_varied[leader[*rank]]) return leader[*rank];
-  return NONE;
+  if (near->n) qsort(near->at, (size_t)near->n, sizeof *near->at, compare);
 }
 
-/* Varies the settings of the quickest one by one, and those of the next ones, until nothing is
-   quicker. */
+/* Those that are not hopeless, of the best so many. */
+static void try_near(struct search *s, struct near *near, int most)
+{
+  const double hopeless = best_seconds(s->found) * CLOSE;
+  int n = 0;
+  sort_near(near);
+  while (n < near->n && n < most && near->at[n].order < hopeless) n++;
+  try_candidates(s, near->at, n);
+}
+
+/* The index of the candidate that differs from this one in one setting alone; or NONE. */
+static int index_with(const struct found *f, const struct candidate *c, int setting, int value)
+{
+  struct candidate other = *c;
+  other.v[setting] = (unsigned char)value;
+  leave_out_uncounted(f->space, &other);
+  return index_of_tried(f, &other);
+}
+
+static bool is_better(const struct found *f, int a, int b)
+{
+  return candidate_fits(f->space, outcome_at(f->tried[a].tried)) && compare_tried(f, a, b) < 0;
+}
+
+/* Tries every value of each choice, and then all together that are quicker alone. */
+static void vary_choices(struct search *s, int leader)
+{
+  struct found *f = s->found;
+  const struct search_space *space = s->space;
+  const struct candidate of = f->tried[leader];
+  struct near near = {.s = s};
+  for (int i = 0; i < space->n; i++)
+    if (space->at[i].kind == SEARCH_CHOICE) add_other_values(&near, &of, i);
+  try_candidates(s, near.at, near.n);
+  struct candidate all = of;
+  for (int i = 0; i < space->n; i++) {
+    int best = leader;
+    for (int v = 0; v < space->at[i].n && space->at[i].kind == SEARCH_CHOICE; v++) {
+      const int at = index_with(f, &of, i, v);
+      if (at != NONE && is_better(f, at, best)) all.v[i] = (unsigned char)v, best = at;
+    }
+  }
+  near.n = 0;
+  add_near(&near, all);
+  if (near.n) try_candidates(s, near.at, near.n);
+}
+
+/* The quickest that fits of each shape of mesh, of those not much slower than the best: the first
+   one that was not varied yet; or NONE. */
+static int next_leader(const struct found *f, const bool *was_varied)
+{
+  const double most = best_seconds(f) * FAR_LEADER;
+  int best = NONE;
+  for (int i = 0; i < f->n; i++) {
+    const struct evaluated *o = outcome_at(f->tried[i].tried);
+    if (!candidate_fits(f->space, o) || o->step.seconds > most) continue;
+    bool leads = !was_varied[i];
+    for (int k = 0; k < f->n && leads; k++)
+      leads = k == i || !same_shape_of(f->space, &f->tried[i], &f->tried[k]) ||
+              !candidate_fits(f->space, outcome_at(f->tried[k].tried)) ||
+              compare_tried(f, i, k) < 0 || (compare_tried(f, i, k) == 0 && i < k);
+    if (leads && (best == NONE || compare_tried(f, i, best) < 0)) best = i;
+  }
+  return best;
+}
+
+/* Varies the settings of the quickest of each shape one by one, until nothing is quicker. Choices
+   first: the closed form knows nothing of them. */
 static void refine(struct search *s)
 {
   struct found *f = s->found;
   bool *was_varied = alloc(MOST_TRIED * sizeof *was_varied);
   for (int k = 0; k < MOST_REFINED && !search_is_over(); k++) {
-    struct near near = {.s = s};
-    int rank;
-    const int leader = next_leader(f, was_varied, &rank);
+    const int leader = next_leader(f, was_varied);
     if (leader == NONE) break;
     was_varied[leader] = true;
-    add_neighbours(&near, &f->tried[leader]);
-    qsort(near.at, (size_t)near.n, sizeof *near.at, compare);
-    const double most = best_seconds(f) * (rank ? HOPELESS : FAR);
-    int n = 0;
-    while (n < near.n && n < VARIED && near.at[n].order < most) n++;
-    try_candidates(s, near.at, n);
+    vary_choices(s, leader);
+    struct near near = {.s = s};
+    for (int i = 0; i < s->space->n; i++)
+      if (s->space->at[i].kind != SEARCH_CHOICE)
+        add_other_values(&near, &f->tried[leader], i);
+    try_near(s, &near, VARIED);
   }
+}
+
+/* For each setting of the choice a candidate that has another value, for its reason. */
+static void try_runners_up(struct search *s)
+{
+  struct found *f = s->found;
+  struct near all = {.s = s};
+  for (int i = 0; i < s->space->n && f->best != NONE; i++) {
+    const struct candidate *best = &f->tried[f->best];
+    bool has_other = false;
+    for (int k = 0; k < f->n && !has_other; k++)
+      has_other = f->tried[k].v[i] != best->v[i] && outcome_at(f->tried[k].tried)->is_there;
+    if (has_other) continue;
+    struct near near = {.s = s};
+    add_other_values(&near, best, i);
+    sort_near(&near);
+    if (near.n) add_near(&all, near.at[0]);
+  }
+  try_candidates(s, all.at, all.n);
 }
 
 /* The choice once more, with all checks: a program that they refuse is no choice. */
@@ -660,6 +735,7 @@ struct found *search_plan(evaluator evaluate_candidate)
   if (s.n > MOST_KEPT) s.n = MOST_KEPT;
   try_rounds(&s);
   refine(&s);
+  if (!search_is_over()) try_runners_up(&s);
   check_choice(&s);
   s.found->was_ended = search_is_over();
   close_workers();
