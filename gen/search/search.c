@@ -180,47 +180,71 @@ static void probe_settings(struct search *s)
     space->at[experts].refused = "the model has no experts";
 }
 
+/* A program of the layers on some ranks of a kind. */
+struct rank_probe {
+  struct job job;
+  int kind, value, again;
+};
+
+static const enum search_kind probed_kind[2] = {SEARCH_TENSOR, SEARCH_SEQUENCES};
+
+static struct rank_probe rank_probe(struct search_space *s, int kind, int value, int again)
+{
+  struct rank_probe p = {plain_job(s), kind, value, again};
+  const struct searched *at = &s->at[s->of_kind[probed_kind[kind]]];
+  const int recompute = s->of_kind[SEARCH_RECOMPUTE];
+  add_definition(&p.job, at->name, at->value[value]);
+  if (again) add_definition(&p.job, s->at[recompute].name, s->at[recompute].value[again]);
+  if (s->batch_at != NONE) add_definition(&p.job, "batch", "1");
+  return p;
+}
+
+static void take_rank_probe(struct search *s, const struct rank_probe *p, bool is_last)
+{
+  const struct evaluated *o = p->job.to;
+  const struct model_figures *one = &s->probes.of[p->again];
+  if (!o->is_there) return;
+  const struct searched *at = &s->space->at[s->space->of_kind[probed_kind[p->kind]]];
+  const double ranks = (double)at->number[p->value];
+  if (!p->again)
+    s->probes.seconds[p->kind][p->value] = o->model.batch_seconds * ranks / one->batch_seconds;
+  const double more = o->model.activations * ranks / one->activations - 1;
+  if (is_last) s->probes.bytes[p->again][p->kind] = fmax(0, more / (ranks - 1));
+}
+
 /* The layers on each number of ranks of tensor, and of sequences: what the ranks move, and what
-   their smaller products lose. A number that the plan refuses is no value any more. */
+   their smaller products lose; and, with each form of recomputation, what all ranks hold. */
 static void probe_ranks(struct search *s)
 {
-  static const enum search_kind kind[2] = {SEARCH_TENSOR, SEARCH_SEQUENCES};
   static const int most[2] = {32, 8};
   struct search_space *space = s->space;
+  static struct rank_probe probe[2 * UINT8_MAX];
   struct job job[2 * UINT8_MAX];
-  int of[2 * UINT8_MAX][2], n = 0;
+  const int recompute = space->of_kind[SEARCH_RECOMPUTE];
+  const int ways = recompute == NONE || space->at[recompute].n > MOST_PROBED
+                       ? 1
+                       : space->at[recompute].n;
+  int n = 0, last[2] = {NONE, NONE};
   for (int k = 0; k < 2; k++) {
-    const int at = space->of_kind[kind[k]];
+    const int at = space->of_kind[probed_kind[k]];
     for (int v = 0; at != NONE && v < space->at[at].n; v++) {
       if (space->at[at].number[v] <= 1 || space->at[at].number[v] > most[k]) continue;
-      job[n] = plain_job(space);
-      add_definition(&job[n], space->at[at].name, space->at[at].value[v]);
-      if (space->batch_at != NONE) add_definition(&job[n], "batch", "1");
-      of[n][0] = k;
-      of[n++][1] = v;
+      probe[n++] = rank_probe(space, k, v, 0);
+      if (last[k] == NONE || space->at[at].number[v] <= 8) last[k] = v;
     }
+    for (int again = 1; again < ways && last[k] != NONE; again++)
+      probe[n++] = rank_probe(space, k, last[k], again);
   }
+  for (int i = 0; i < n; i++) job[i] = probe[i].job;
   run_jobs(job, n);
-  const struct model_figures *one = &s->probes.of[0];
-  for (int i = 0; i < n; i++) {
-    const struct evaluated *o = job[i].to;
-    const int k = of[i][0], v = of[i][1];
-    const struct searched *at = &space->at[space->of_kind[kind[k]]];
-    if (!o->is_there) continue;
-    const double ranks = (double)at->number[v];
-    s->probes.seconds[k][v] = o->model.batch_seconds * ranks / one->batch_seconds;
-    s->probes.bytes[k][v] = o->model.activations * ranks / one->activations;
-  }
+  for (int i = 0; i < n; i++) take_rank_probe(s, &probe[i], probe[i].value == last[probe[i].kind]);
   for (int k = 0; k < 2; k++) { /* more ranks lose at least as much */
-    const int at = space->of_kind[kind[k]];
-    double before = 1, bytes = 1;
+    const int at = space->of_kind[probed_kind[k]];
+    double before = 1;
     for (int v = 0; at != NONE && v < space->at[at].n; v++) {
-      if (s->probes.seconds[k][v] <= 0) {
+      if (s->probes.seconds[k][v] <= 0)
         s->probes.seconds[k][v] = space->at[at].number[v] > most[k] ? 2 * before : before;
-        s->probes.bytes[k][v] = bytes;
-      }
       before = s->probes.seconds[k][v];
-      bytes = s->probes.bytes[k][v];
     }
   }
 }
@@ -265,7 +289,7 @@ static void correct(const struct search *s, struct candidate *c, double *seconds
     const struct candidate *other = &s->found->tried[i];
     const struct evaluated *o = outcome_at(other->tried);
     if (!o->is_there || o->step.seconds <= 0) continue;
-    const double d = distance(s->space, c, other), weight = 1 / (d * d * d);
+    const double d = distance(s->space, c, other), weight = 1 / (d * d * d * d);
     all += weight;
     of_seconds += weight * log(o->step.seconds / other->seconds);
     of_bytes += weight * log((double)o->step.bytes / other->bytes);

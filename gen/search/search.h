@@ -104,9 +104,12 @@ char *settings_text(const struct search_space *s, const struct candidate *c);
    recompute. */
 struct probes {
   struct model_figures of[MOST_PROBED];
-  /* By the index of a value: of the layers on so many ranks of tensor, and of sequences, the time
-     and the memory of one device divided by these ranks are more by these factors. */
-  double seconds[2][UINT8_MAX], bytes[2][UINT8_MAX];
+  /* Of tensor and of sequences, by the index of a value: on so many ranks the layers take the time
+     of one device divided by the ranks, by this factor more. */
+  double seconds[2][UINT8_MAX];
+  /* By the value of recompute: what each further rank adds to the factor of the activations, of
+     which each rank has some whole. */
+  double bytes[MOST_PROBED][2];
 };
 
 /* Sets the seconds and bytes of a candidate: an order, no truth. */
