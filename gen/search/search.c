@@ -21,6 +21,7 @@ enum {
   LEAST_ROUNDS = 2,
   VARIED = 12,
   MOST_REFINED = 8,
+  WITHIN_MEMORY = 4,
   MOST_KEPT = 6000,
   MOST_LISTED = 24000,
   KEPT_OF_MESH = 30,
@@ -119,7 +120,8 @@ static void probe_model(struct search *s)
   struct search_space *space = s->space;
   const int again = space->of_kind[SEARCH_RECOMPUTE];
   const int all = again == NONE || space->at[again].pinned ? 1 : space->at[again].n;
-  const int n = all < MOST_PROBED ? all : MOST_PROBED;
+  const bool has_memory = all > 1 && space->at[again].within_memory != NONE;
+  const int listed = all - has_memory, n = listed < MOST_PROBED - 1 ? listed : MOST_PROBED - 1;
   struct job job[MOST_PROBED];
   for (int i = 0; i < n; i++) {
     job[i] = plain_job(space);
@@ -142,7 +144,12 @@ static void probe_model(struct search *s)
     if (n > 1) space->at[again].number[kept] = space->at[again].number[i];
     kept++;
   }
-  if (n > 1) space->at[again].n = kept;
+  if (has_memory) {
+    space->at[again].value[kept] = "memory";
+    space->at[again].within_memory = kept;
+    s->probes.of[kept++] = s->probes.of[0];
+  }
+  if (all > 1) space->at[again].n = kept;
   space->layers = s->probes.of[0].layers;
 }
 
@@ -221,9 +228,8 @@ static void probe_ranks(struct search *s)
   static struct rank_probe probe[2 * UINT8_MAX];
   struct job job[2 * UINT8_MAX];
   const int recompute = space->of_kind[SEARCH_RECOMPUTE];
-  const int ways = recompute == NONE || space->at[recompute].n > MOST_PROBED
-                       ? 1
-                       : space->at[recompute].n;
+  const int values = recompute == NONE ? 1 : space->at[recompute].n;
+  const int ways = values - (values > 1 && space->at[recompute].within_memory != NONE);
   int n = 0, last[2] = {NONE, NONE};
   for (int k = 0; k < 2; k++) {
     const int at = space->of_kind[probed_kind[k]];
@@ -580,7 +586,7 @@ static void add_other_values(struct near *near, const struct candidate *c, int i
     return;
   }
   for (int v = 0; v < s->at[i].n; v++) {
-    if (v == c->v[i]) continue;
+    if (v == c->v[i] || v == s->at[i].within_memory) continue;
     struct candidate other = *c;
     other.v[i] = (unsigned char)v;
     add_near(near, other);
@@ -678,6 +684,44 @@ static void refine(struct search *s)
   }
 }
 
+/* The choices of the quickest that fits of the same shape of mesh. */
+static void take_choices(const struct found *f, struct candidate *c)
+{
+  int best = NONE;
+  for (int i = 0; i < f->n; i++)
+    if (candidate_fits(f->space, outcome_at(f->tried[i].tried)) &&
+        same_shape_of(f->space, &f->tried[i], c) && (best == NONE || compare_tried(f, i, best) < 0))
+      best = i;
+  for (int i = 0; i < f->space->n && best != NONE; i++)
+    if (f->space->at[i].kind == SEARCH_CHOICE) c->v[i] = f->tried[best].v[i];
+}
+
+/* Recomputation within memory: of the candidates that are quicker than the best and do not fit, and
+   of the best itself if it makes something again. The quickest come first. */
+static void try_within_memory(struct search *s)
+{
+  struct found *f = s->found;
+  const int again = s->space->of_kind[SEARCH_RECOMPUTE];
+  if (again == NONE || s->space->at[again].pinned) return;
+  const int value = s->space->at[again].within_memory;
+  if (value == NONE) return;
+  const double most = best_seconds(f);
+  struct near near = {.s = s};
+  for (int i = 0; i < f->n; i++) {
+    const struct evaluated *o = outcome_at(f->tried[i].tried);
+    if (!o->is_there || o->step.seconds > most) continue;
+    if (candidate_fits(s->space, o) && (i != f->best || !f->tried[i].v[again])) continue;
+    struct candidate c = f->tried[i];
+    c.v[again] = (unsigned char)value;
+    take_choices(f, &c);
+    const int before = near.n;
+    add_near(&near, c);
+    if (near.n > before) near.at[before].order = o->step.seconds;
+  }
+  sort_near(&near);
+  try_candidates(s, near.at, near.n < WITHIN_MEMORY ? near.n : WITHIN_MEMORY);
+}
+
 /* For each setting of the choice a candidate that has another value, for its reason. */
 static void try_runners_up(struct search *s)
 {
@@ -759,6 +803,7 @@ struct found *search_plan(evaluator evaluate_candidate)
   if (s.n > MOST_KEPT) s.n = MOST_KEPT;
   try_rounds(&s);
   refine(&s);
+  if (!search_is_over()) try_within_memory(&s);
   if (!search_is_over()) try_runners_up(&s);
   check_choice(&s);
   s.found->was_ended = search_is_over();

@@ -19,6 +19,8 @@ struct searched {
   bool pinned;         /* by -D, to its only value */
   bool is_off;         /* pinned, to what is off */
   const char *refused; /* it is not varied: what the plan says of its first value; or NULL */
+  int within_memory;   /* of kind recompute: the value "memory", or NONE. It makes as much again as
+                          a rank's memory needs, by trials of its own: it is tried last */
 };
 
 enum { MOST_PROBED = 8, MOST_SEARCHED = 40, MOST_TRIED = 4096, LONGEST_WHY = 640 };

@@ -118,7 +118,7 @@ M.training = {
   {"reduce_each_batch", nil, "whether each batch's gradients are reduced, or their sum; by default by memory and step", type = "flag"},
   {"checkpoint", nil, "layer: the backward keeps only the inputs of the layers; selective: and products, attention, sums over ranks; "
     .. "memory: all that fits in a rank's memory", choices = {"layer", "selective", "memory"},
-    search = {kind = "recompute", "selective", "layer"}},
+    search = {kind = "recompute", "selective", "layer", "memory"}},
   {"bucketing", nil, "which collectives are joined", choices = {"units", "greedy", "none"}, search = {"greedy"}},
   {"bucket_mb", nil, "the most MB of a bucket", type = "number"},
   {"prefetch", nil, "how many layers ahead parameters are gathered", choices = {0, 1, 2, 3, 4},
