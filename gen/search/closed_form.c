@@ -146,7 +146,8 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
                                           tensor * sequences * (gathers > 1 ? shards : 1)),
                      of_stages = links_over(s, 2, s->devices / stages);
   const double x = f->input * samples / sequences; /* what a layer hands on */
-  const double computing = f->batch_seconds * samples / (tensor * sequences * stages) * uneven *
+  const double of_samples = p->fixed + (1 - p->fixed) * samples;
+  const double computing = f->batch_seconds * of_samples / (tensor * sequences * stages) * uneven *
                            factors.seconds;
   const bool recomputes = again != NONE && c->v[again] > 0;
   /* Rows of tokens travel to the ranks of their experts and back, over the card of their rank. */

@@ -122,14 +122,16 @@ static void probe_model(struct search *s)
   const int all = again == NONE || space->at[again].pinned ? 1 : space->at[again].n;
   const bool has_memory = all > 1 && space->at[again].within_memory != NONE;
   const int listed = all - has_memory, n = listed < MOST_PROBED - 1 ? listed : MOST_PROBED - 1;
-  struct job job[MOST_PROBED];
+  struct job job[MOST_PROBED + 1];
   for (int i = 0; i < n; i++) {
     job[i] = plain_job(space);
     if (space->batch_at != NONE) add_definition(&job[i], "batch", "1");
     const char *value = n == 1 ? NULL : space->at[again].value[i];
     if (value) add_definition(&job[i], space->at[again].name, value);
   }
-  run_jobs(job, n);
+  job[n] = plain_job(space); /* the same with twice the samples */
+  if (space->batch_at != NONE) add_definition(&job[n], "batch", "2");
+  run_jobs(job, n + (space->batch_at != NONE));
   if (search_is_over()) return;
   if (!job[0].to->is_there)
     usage_error(1, "%s (the plan on one device, which the search looks at first)", job[0].to->why);
@@ -144,6 +146,8 @@ static void probe_model(struct search *s)
     if (n > 1) space->at[again].number[kept] = space->at[again].number[i];
     kept++;
   }
+  const double one = job[0].to->model.batch_seconds, two = job[n].to->model.batch_seconds;
+  if (job[n].to->is_there && one > 0) s->probes.fixed = fmin(0.5, fmax(0, (2 * one - two) / one));
   if (has_memory) {
     space->at[again].value[kept] = "memory";
     space->at[again].within_memory = kept;
@@ -287,20 +291,23 @@ static double distance(const struct search_space *s, const struct candidate *a,
   return d;
 }
 
-/* What the passes found about candidates, over what the closed form says. */
+/* What the passes found about candidates, over what the closed form says. What does not fit says
+   nothing of time: where there is no room collectives overlap less. */
 static void correct(const struct search *s, struct candidate *c, double *seconds, double *bytes)
 {
-  double all = 0, of_seconds = 0, of_bytes = 0;
+  double all = 0, fitting = 0, of_seconds = 0, of_bytes = 0;
   for (int i = 0; i < s->found->n; i++) {
     const struct candidate *other = &s->found->tried[i];
     const struct evaluated *o = outcome_at(other->tried);
     if (!o->is_there || o->step.seconds <= 0) continue;
     const double d = distance(s->space, c, other), weight = 1 / (d * d * d * d);
     all += weight;
-    of_seconds += weight * log(o->step.seconds / other->seconds);
     of_bytes += weight * log((double)o->step.bytes / other->bytes);
+    if (!candidate_fits(s->space, o)) continue;
+    fitting += weight;
+    of_seconds += weight * log(o->step.seconds / other->seconds);
   }
-  *seconds = c->seconds * (all > 0 ? exp(of_seconds / all) : 1);
+  *seconds = c->seconds * (fitting > 0 ? exp(of_seconds / fitting) : 1);
   *bytes = c->bytes * (all > 0 ? exp(of_bytes / all) : 1);
 }
 

@@ -106,6 +106,7 @@ char *settings_text(const struct search_space *s, const struct candidate *c);
    recompute. */
 struct probes {
   struct model_figures of[MOST_PROBED];
+  double fixed; /* the part of a batch's time that does not grow with its samples */
   /* Of tensor and of sequences, by the index of a value: on so many ranks the layers take the time
      of one device divided by the ranks, by this factor more. */
   double seconds[2][UINT8_MAX];
