@@ -63,6 +63,12 @@ static void add_definition(struct job *j, const char *name, const char *value)
   j->definition[j->ndefinition++] = (struct definition){name, value};
 }
 
+/* One device has not the memory of all. */
+static bool makes_again_within_memory(const struct searched *at)
+{
+  return at->kind == SEARCH_RECOMPUTE && at->pinned && !strcmp(at->value[0], "memory");
+}
+
 /* A job without the command line's definitions of settings that are searched. */
 static struct job plain_job(const struct search_space *s)
 {
@@ -75,7 +81,7 @@ static struct job plain_job(const struct search_space *s)
     for (int k = 0; k < s->n; k++)
       searched |= !strcmp(options.definition[i].name, s->at[k].name) &&
                   (is_rank_kind(s->at[k].kind) || *s->at[k].with || *s->at[k].without ||
-                   s->at[k].kind == SEARCH_MICROBATCHES);
+                   s->at[k].kind == SEARCH_MICROBATCHES || makes_again_within_memory(&s->at[k]));
     if (!searched) j.definition[j.ndefinition++] = options.definition[i];
   }
   for (int i = 0; i < s->n; i++)
@@ -703,13 +709,21 @@ static void take_choices(const struct found *f, struct candidate *c)
     if (f->space->at[i].kind == SEARCH_CHOICE) c->v[i] = f->tried[best].v[i];
 }
 
+/* Whether less recomputation could save a part of the time that is worth the trials. */
+static bool may_save_time(const struct search *s, const struct candidate *c, int again)
+{
+  static const double WORTH = 1.02;
+  const double *least = &s->probes.of[0].batch_seconds;
+  return s->probes.of[c->v[again] % MOST_PROBED].batch_seconds > WORTH * *least;
+}
+
 /* Recomputation within memory: of the candidates that are quicker than the best and do not fit, and
-   of the best itself if it makes something again. The quickest come first. */
+   of the best itself if it makes much again. The quickest come first. */
 static void try_within_memory(struct search *s)
 {
   struct found *f = s->found;
   const int again = s->space->of_kind[SEARCH_RECOMPUTE];
-  if (again == NONE || s->space->at[again].pinned) return;
+  if (again == NONE || s->space->at[again].pinned || f->best == NONE) return;
   const int value = s->space->at[again].within_memory;
   if (value == NONE) return;
   const double most = best_seconds(f);
@@ -717,7 +731,8 @@ static void try_within_memory(struct search *s)
   for (int i = 0; i < f->n; i++) {
     const struct evaluated *o = outcome_at(f->tried[i].tried);
     if (!o->is_there || o->step.seconds > most) continue;
-    if (candidate_fits(s->space, o) && (i != f->best || !f->tried[i].v[again])) continue;
+    if (candidate_fits(s->space, o) && (i != f->best || !may_save_time(s, &f->tried[i], again)))
+      continue;
     struct candidate c = f->tried[i];
     c.v[again] = (unsigned char)value;
     take_choices(f, &c);
