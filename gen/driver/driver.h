@@ -26,9 +26,6 @@ void write_calibration(void);
 
 /* The passes, without files, and the figures of the program: of a candidate of a search. */
 void evaluate_program(struct evaluated *to);
-/* There: whether this process goes on with whole sums, which may take so much memory of a rank. One
-   goes on with gradients that are reduced each. */
-bool goes_on_with_whole_sums(int64_t limit);
 
 /* -------------------------------------------------------------------------------- move_query.c */
 
@@ -127,5 +124,15 @@ void run_until(enum pass last);
    called for the finished program; of a pipeline, for that of each of its places, which have a
    graph each after the pass `redistribute`. */
 void run_all(void (*finish)(void));
+
+/* -------------------------------------------------------------------------------------- ways.c */
+
+/* Before the passes of a candidate: where its figures go. */
+void begin_ways(struct evaluated *to);
+/* Of a candidate: whether this process goes on with whole sums, for which a rank has so much
+   memory. Another process goes on with gradients that are reduced each, and ends before. */
+bool goes_on_with_whole_sums(int64_t limit);
+/* Keeps the figures, unless those of the other process are better. */
+void keep_better_way(const struct evaluated *e);
 
 #endif

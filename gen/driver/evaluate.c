@@ -1,22 +1,7 @@
-/* evaluate.c: the figures of a program for which no files are written: a candidate of --search.
-
-   Where gradients of several batches may be reduced each or as one sum (reductions.c), a process of
-   its own evaluates the program that reduces each, and this one goes on with the other. The better
-   one's figures remain: the passes run twice, and once where whole sums cannot fit. */
+/* evaluate.c: the figures of a program for which no files are written: a candidate of --search. */
 #include "driver/driver.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <signal.h>
-#include <unistd.h>
-
-static struct {
-  struct evaluated *to; /* shared with the search */
-  bool compares;        /* what is there already is the other way's */
-  int64_t limit;        /* of the memory of a rank with whole sums */
-} evaluation;
 
 /* The least memory with whole sums: of the ranks of the last program. */
 static int64_t least_with_whole_sums(void)
@@ -67,32 +52,10 @@ static struct evaluated evaluated_now(void)
   return e;
 }
 
-bool goes_on_with_whole_sums(int64_t limit)
-{
-  fflush(NULL);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    return false;
-  }
-  if (pid < 0) return false;
-  while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
-  const struct evaluated *each = evaluation.to;
-  if (each->is_there && each->least_with_whole_sums + each->reserve > limit) _exit(0);
-  evaluation.compares = true;
-  evaluation.limit = limit;
-  return true;
-}
-
 void evaluate_program(struct evaluated *to)
 {
-  evaluation.to = to;
-  evaluation.compares = false;
+  begin_ways(to);
   run_all(note_figures);
   const struct evaluated e = evaluated_now();
-  if (evaluation.compares) {
-    if (e.step.bytes + e.reserve > evaluation.limit) _exit(!to->is_there);
-    if (to->is_there && to->step.seconds <= e.step.seconds) return;
-  }
-  *to = e;
+  keep_better_way(&e);
 }

@@ -152,8 +152,7 @@ static int64_t place_in_order(struct placing *p)
     const struct lying *lying = p->lying;
     /* Without branches within: which values meet in time is as good as random. */
     for (; lying < p->lying + k && lying->at < at + i->size; lying++) {
-      const bool meets =
-          (lying->end > at) & (i->first <= lying->last) & (lying->first <= i->last);
+      const bool meets = (lying->end > at) & (i->first <= lying->last) & (lying->first <= i->last);
       at = meets ? lying->end : at;
     }
     p->looked_at += lying - p->lying;
@@ -282,8 +281,8 @@ static uint64_t hash_of_items(const struct placing *p, int64_t bound)
   return h;
 }
 
-/* Schedules ask about the same values again and again. An answer counts as the work that it took, so
-   that the bound is reached where it was without answers. */
+/* Schedules ask about the same values again and again. An answer counts as the work that it took,
+   so that the bound is reached where it was without answers. */
 int64_t place_values(struct placing *p, int64_t bound, bool well)
 {
   if (well) return try_orders(p, bound, true);

@@ -59,13 +59,14 @@ static double uneven_share(const struct search_space *s, const struct candidate 
   const double outside = f->outside_seconds / inside * f->layers; /* in layers */
   const double last = 1 + outside, share = (f->layers + outside) / stages;
   const double others = last > share ? (f->layers - 1) / (stages - 1) : share;
-  const double most = of_rank > 1 ? (of_rank - 1) * others + fmax(last, others)
-                                  : fmax(last, ceil(others - 1e-9));
+  const double most =
+      of_rank > 1 ? (of_rank - 1) * others + fmax(last, others) : fmax(last, ceil(others - 1e-9));
   return most / (of_rank * share);
 }
 
-/* The idle micro-batches of a rank, and those in flight, for each of its stages' share. for_weights:
-   those whose activations wait for the gradients of weights, also what is made again before. */
+/* The idle micro-batches of a rank, and those in flight, for each of its stages' share.
+   for_weights: those whose activations wait for the gradients of weights, also what is made again
+   before. */
 static void idle_and_in_flight(const struct search_space *s, const struct candidate *c,
                                double *idle, double *in_flight, double *for_weights)
 {
@@ -100,7 +101,7 @@ struct rank_factors {
 };
 
 static struct rank_factors factors_of(const struct search_space *s, const struct probes *p,
-                                 const struct candidate *c, int again)
+                                      const struct candidate *c, int again)
 {
   static const enum search_kind kind[2] = {SEARCH_TENSOR, SEARCH_SEQUENCES};
   struct rank_factors f = {1, 1};
@@ -147,8 +148,8 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
                      of_stages = links_over(s, 2, s->devices / stages);
   const double x = f->input * samples / sequences; /* what a layer hands on */
   const double of_samples = p->fixed + (1 - p->fixed) * samples;
-  const double computing = f->batch_seconds * of_samples / (tensor * sequences * stages) * uneven *
-                           factors.seconds;
+  const double computing =
+      f->batch_seconds * of_samples / (tensor * sequences * stages) * uneven * factors.seconds;
   const bool recomputes = again != NONE && c->v[again] > 0;
   /* Rows of tokens travel to the ranks of their experts and back, over the card of their rank. */
   const double card = s->inter.bandwidth * CARD * s->cards / s->node;
@@ -183,16 +184,17 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
     const double each = (stages > 1 ? 0 : 2 * gather) + (reduces_each ? reduce : 0);
     const double beside = stages > 1 ? 0 : (reduces_each ? 0 : reduce) + rest;
     const double alone = stages > 1 ? gather + (reduces_each ? 0 : reduce) + rest : 0;
-    const double part_exposed = stages > 1 ? 0.7 : 0.03; /* a stage has few layers to hide it behind */
+    const double part_exposed =
+        stages > 1 ? 0.7 : 0.03; /* a stage has few layers to hide it behind */
     /* A sum reads a gradient, and reads and writes its sum: three of an update's seven passes. */
-    const double adding =
-        m > 1 ? m * f->update_seconds * 3 / 7 / (reduces_each ? whole : part) : 0;
-    const double exposed = (stages > 1 ? 0 : fmax(0, each - HIDDEN * busy) * m) + part_exposed * each * m +
-                           fmax(0, beside - 0.6 * HIDDEN * busy) + 0.05 * beside + alone;
+    const double adding = m > 1 ? m * f->update_seconds * 3 / 7 / (reduces_each ? whole : part) : 0;
+    const double exposed = (stages > 1 ? 0 : fmax(0, each - HIDDEN * busy) * m) +
+                           part_exposed * each * m + fmax(0, beside - 0.6 * HIDDEN * busy) +
+                           0.05 * beside + alone;
     const double of_gradients = reduces_each ? whole : m > 1 ? part : whole * (zero > 1 ? data : 1);
-    way[sums] = (struct way){
-        .seconds = (m + idle) * busy + m * sends * 0.2 + exposed + adding + f->update_seconds / state_ranks,
-        .bytes = held + f->gradient_memory / of_gradients};
+    way[sums] = (struct way){.seconds = (m + idle) * busy + m * sends * 0.2 + exposed + adding +
+                                        f->update_seconds / state_ranks,
+                             .bytes = held + f->gradient_memory / of_gradients};
   }
   const bool fits = !s->memory || way[true].bytes <= 0.95 * (double)s->memory;
   const bool sums = fits && way[true].seconds < way[false].seconds;

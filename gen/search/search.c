@@ -297,8 +297,8 @@ static double distance(const struct search_space *s, const struct candidate *a,
   return d;
 }
 
-/* What the passes found about candidates, over what the closed form says. What does not fit says
-   nothing of time: where there is no room collectives overlap less. */
+/* Corrects the closed form by the figures of the candidates that were tried, those alike most.
+   Their seconds count only if they fit: collectives that have no room overlap less. */
 static void correct(const struct search *s, struct candidate *c, double *seconds, double *bytes)
 {
   double all = 0, fitting = 0, of_seconds = 0, of_bytes = 0;
@@ -622,7 +622,8 @@ static void try_near(struct search *s, struct near *near, int most)
   try_candidates(s, near->at, n);
 }
 
-/* The index of the candidate that differs from this one in one setting alone; or NONE. */
+/* The index of the candidate that has the other value of the setting, and is else equal; or NONE.
+ */
 static int index_with(const struct found *f, const struct candidate *c, int setting, int value)
 {
   struct candidate other = *c;
@@ -636,7 +637,7 @@ static bool is_better(const struct found *f, int a, int b)
   return candidate_fits(f->space, outcome_at(f->tried[a].tried)) && compare_tried(f, a, b) < 0;
 }
 
-/* Tries every value of each choice, and then all together that are quicker alone. */
+/* Tries every value of each choice by itself, and then the quicker values together. */
 static void vary_choices(struct search *s, int leader)
 {
   struct found *f = s->found;
@@ -691,8 +692,7 @@ static void refine(struct search *s)
     vary_choices(s, leader);
     struct near near = {.s = s};
     for (int i = 0; i < s->space->n; i++)
-      if (s->space->at[i].kind != SEARCH_CHOICE)
-        add_other_values(&near, &f->tried[leader], i);
+      if (s->space->at[i].kind != SEARCH_CHOICE) add_other_values(&near, &f->tried[leader], i);
     try_near(s, &near, VARIED);
   }
 }

@@ -65,7 +65,7 @@ struct evaluated {
   char device[64];
   int64_t memory, reserve;
   int64_t least_with_whole_sums; /* of a rank's memory, if whole gradients were added up */
-  char why[LONGEST_WHY]; /* not: the message */
+  char why[LONGEST_WHY];         /* not: the message */
 };
 
 /* ------------------------------------------------------------------------------------- space.c */
@@ -110,8 +110,8 @@ struct probes {
   /* Of tensor and of sequences, by the index of a value: on so many ranks the layers take the time
      of one device divided by the ranks, by this factor more. */
   double seconds[2][UINT8_MAX];
-  /* By the value of recompute: what each further rank adds to the factor of the activations, of
-     which each rank has some whole. */
+  /* By the value of recompute: the factor of the activations grows so much with each rank, as ranks
+     keep some of them whole. */
   double bytes[MOST_PROBED][2];
 };
 
