@@ -585,17 +585,22 @@ static void add_moved_ranks(struct near *near, const struct candidate *c, int fr
   }
 }
 
+/* Whether ranks may move from the setting to another one. */
+static bool is_moved(const struct search_space *s, int i)
+{
+  const enum search_kind kind = s->at[i].kind;
+  return is_rank_kind(kind) && kind != SEARCH_EXPERTS && !s->at[i].pinned && !s->at[i].refused;
+}
+
 /* The same with another value of a setting. */
 static void add_other_values(struct near *near, const struct candidate *c, int i)
 {
   const struct search_space *s = near->s->space;
   const enum search_kind kind = s->at[i].kind;
   if (s->at[i].pinned) return;
-  if (is_rank_kind(kind) && kind != SEARCH_EXPERTS) {
+  if (is_moved(s, i)) {
     for (int k = 0; k < s->n; k++)
-      if (k != i && is_rank_kind(s->at[k].kind) && !s->at[k].pinned &&
-          s->at[k].kind != SEARCH_EXPERTS)
-        add_moved_ranks(near, c, i, k);
+      if (k != i && is_moved(s, k)) add_moved_ranks(near, c, i, k);
     return;
   }
   for (int v = 0; v < s->at[i].n; v++) {
@@ -757,6 +762,9 @@ static void try_runners_up(struct search *s)
     if (has_other) continue;
     struct near near = {.s = s};
     add_other_values(&near, best, i);
+    for (int k = 0; k < s->space->n; k++) /* and ranks that come from another setting */
+      if (k != i && is_moved(s->space, i) && is_moved(s->space, k))
+        add_moved_ranks(&near, best, k, i);
     sort_near(&near);
     if (near.n) add_near(&all, near.at[0]);
   }

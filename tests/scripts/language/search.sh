@@ -19,6 +19,7 @@ grep -qF 'why:' "$WORK/table" || fail "the table says no reasons"
 [ "$(value "$json" 'd["best"]["fits"] and 10 < len(d["candidates"]) < 60')" = True ] || fail "few candidates or many, or none that fits"
 [ "$(value "$json" 'd["best"]["seconds"] <= 1.005 * min(c["seconds"] for c in d["candidates"] if c["fits"])')" = True ] ||
   fail "the best is not the quickest"
+[ "$(value "$json" 'all(k in d["reasons"] for k in ("tp", "pp", "cp", "checkpoint"))')" = True ] || fail "a setting has no reason"
 # plan.json of the program says the same seconds and bytes.
 seconds=$(value "$json" 'd["best"]["seconds"]')
 [ "$(value "$WORK/out/plan.json" "abs(d['simulated_step']['seconds'] - $seconds) < 1e-12")" = True ] || fail "plan.json has another step"
@@ -169,6 +170,8 @@ if all_cases; then
   beside_all mixtral plans/moe.lua 16 32 dgx-h100:2 --ep --layers 32 --sample 800 -- -D preset=8x7b -D dtype=bfloat16
   beside_all 13b plans/llama3.lua 16 64 dgx-h100:2 --layers 40 --sample 800 -- -D dtype=bfloat16 -D dim=5120 -D n_layers=40 \
     -D n_heads=40 -D n_kv_heads=40 -D hidden=13824 -D vocab=32000 -D seq=4096
+  beside_all 8b-32 plans/llama3.lua 32 128 dgx-h100:4 --layers 32 --sample 800 -- -D preset=8b -D dtype=bfloat16
+  beside_all 8b-128 plans/llama3.lua 128 256 dgx-h100:16 --layers 32 --sample 800 -- -D preset=8b -D dtype=bfloat16
   beside_all 70b plans/llama3.lua 64 128 dgx-h100:8 --layers 80 --sample 800 --schedules 1f1b,interleaved_1f1b -- \
     -D preset=70b -D dtype=bfloat16
 fi
