@@ -31,7 +31,7 @@ static char *cause_of(const struct evaluated *best, const struct evaluated *othe
   return "";
 }
 
-/* Whether a candidate was evaluated that differs from the best in this setting alone. */
+/* Whether a candidate was evaluated that has another value here, and is else equal to the best. */
 static bool has_alone(const struct found *f, int setting)
 {
   const struct candidate *best = &f->tried[f->best];
