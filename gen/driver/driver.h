@@ -134,4 +134,14 @@ void run_until(enum pass last);
    graph each after the pass `redistribute`. */
 void run_all(void (*finish)(void));
 
+/* -------------------------------------------------------------------------------------- ways.c */
+
+/* Before the passes of a candidate: where its figures go. */
+void begin_ways(struct evaluated *to);
+/* Of a candidate: whether this process goes on with whole sums, for which a rank has so much
+   memory. Another process goes on with gradients that are reduced each, and ends before. */
+bool goes_on_with_whole_sums(int64_t limit);
+/* Keeps the figures, unless those of the other process are better. */
+void keep_better_way(const struct evaluated *e);
+
 #endif

@@ -3,6 +3,26 @@
 
 #include <string.h>
 
+/* The least memory with whole sums: of the ranks of the last program. */
+static int64_t least_with_whole_sums(void)
+{
+  const int64_t *held = memory_by_role();
+  int64_t sums = 0;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role != PARAMETER || v->on_other_stages || v->unit == NONE) continue;
+    const unsigned shards = graph->unit[v->unit].shards;
+    struct layout whole = v->layout;
+    for (int d = 0; d < graph->mesh.ndim; d++)
+      if (shards >> d & 1) whole.on[d] = (struct placement){0};
+    int64_t n = elements(v->shape);
+    for (int d = 0; d < graph->mesh.ndim; d++)
+      if (whole.on[d].kind == SHARD) n /= ranks_along(d);
+    if (shards) sums += n * type_bytes(v->reduced_as);
+  }
+  return held[PARAMETER] + held[STATE] + sums;
+}
+
 static void note_figures(void)
 {
   check_expectations();
@@ -10,22 +30,32 @@ static void note_figures(void)
   if (graph->stages) note_stage();
 }
 
+static struct evaluated evaluated_now(void)
+{
+  const struct mesh *m = &graph->mesh;
+  struct evaluated e = {.is_there = true,
+                        .step = step_figures(),
+                        .model = model_figures(),
+                        .ranks = world_size(),
+                        .has_stages = graph->stages != NULL,
+                        .has_cluster = has_cluster(),
+                        .node = m->cluster.devices,
+                        .devices = m->cluster.nodes * m->cluster.devices,
+                        .cards = m->cluster.cards,
+                        .intra = m->cluster.intra,
+                        .inter = m->cluster.inter,
+                        .memory = memory_limit(),
+                        .reserve = library_reserve(),
+                        .least_with_whole_sums = least_with_whole_sums()};
+  e.is_usual = m->device.name && m->cluster.name && !strcmp(m->device.name, m->cluster.name);
+  if (m->device.name) strncpy(e.device, m->device.name, sizeof e.device - 1);
+  return e;
+}
+
 void evaluate_program(struct evaluated *to)
 {
+  begin_ways(to);
   run_all(note_figures);
-  const struct mesh *m = &graph->mesh;
-  to->step = step_figures();
-  to->model = model_figures();
-  to->ranks = world_size();
-  to->has_stages = graph->stages != NULL;
-  to->has_cluster = has_cluster();
-  to->is_usual = m->device.name && m->cluster.name && !strcmp(m->device.name, m->cluster.name);
-  to->node = m->cluster.devices;
-  to->devices = m->cluster.nodes * m->cluster.devices;
-  to->cards = m->cluster.cards;
-  to->intra = m->cluster.intra;
-  to->inter = m->cluster.inter;
-  to->memory = memory_limit();
-  to->reserve = library_reserve();
-  if (m->device.name) strncpy(to->device, m->device.name, sizeof to->device - 1);
+  const struct evaluated e = evaluated_now();
+  keep_better_way(&e);
 }

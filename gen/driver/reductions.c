@@ -119,6 +119,8 @@ void decide_reductions(void (*passes)(void))
     plan_options->reductions = each_text("a rank adds up only the part that it updates");
   else if (!limit)
     plan_options->reductions = each_text("no memory is known in which whole sums would fit");
+  else if (options.estimates)
+    add_up_whole(goes_on_with_whole_sums(limit));
   else
     choose(passes, limit);
   if (are_decisions_explained()) note_reductions(any_unit(is_whole));

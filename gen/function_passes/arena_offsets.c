@@ -150,8 +150,11 @@ static int64_t place_in_order(struct placing *p)
        values. */
     int64_t at = 0;
     const struct lying *lying = p->lying;
-    for (; lying < p->lying + k && lying->at < at + i->size; lying++)
-      if (lying->end > at && i->first <= lying->last && lying->first <= i->last) at = lying->end;
+    /* Without branches within: which values meet in time is as good as random. */
+    for (; lying < p->lying + k && lying->at < at + i->size; lying++) {
+      const bool meets = (lying->end > at) & (i->first <= lying->last) & (lying->first <= i->last);
+      at = meets ? lying->end : at;
+    }
     p->looked_at += lying - p->lying;
     i->offset = at;
     int64_t end = i->offset + i->size;
@@ -213,7 +216,7 @@ int64_t most_live(struct placing *p)
    bound placed earlier; and, if `well`, orders near to these, fewer if there are more values. If
    not `well`, an end a little above the bound is enough. Leaves the best offsets, and returns their
    end: INT64_MAX if the work ended before the first try. */
-int64_t place_values(struct placing *p, int64_t bound, bool well)
+static int64_t try_orders(struct placing *p, int64_t bound, bool well)
 {
   static int (*const orders[])(const void *, const void *) = {compare_by_size, compare_by_length,
                                                               compare_by_start, compare_by_peak,
@@ -265,4 +268,32 @@ int64_t place_values(struct placing *p, int64_t bound, bool well)
     for (int i = 0; i < p->n; i++) p->plan->of[p->item[i].value].offset = p->item[i].offset;
   }
   return best;
+}
+
+static uint64_t hash_of_items(const struct placing *p, int64_t bound)
+{
+  uint64_t h = hash_bytes(HASH_START, &bound, sizeof bound);
+  for (int i = 0; i < p->n; i++) {
+    const struct item *of = &p->item[i];
+    const int64_t facts[] = {of->value, of->first, of->last, of->size};
+    h = hash_bytes(h, facts, sizeof facts);
+  }
+  return h;
+}
+
+/* Schedules ask about the same values again and again. An answer counts as the work that it took,
+   so that the bound is reached where it was without answers. */
+int64_t place_values(struct placing *p, int64_t bound, bool well)
+{
+  if (well) return try_orders(p, bound, true);
+  const uint64_t hash = hash_of_items(p, bound);
+  struct placed *known = &p->placed[hash % PLACED];
+  if (known->hash == hash && p->looked_at + known->looked_at <= MOST_IN_TRIALS) {
+    p->looked_at += known->looked_at;
+    return known->end;
+  }
+  const int64_t before = p->looked_at, end = try_orders(p, bound, false);
+  if (p->looked_at <= MOST_IN_TRIALS)
+    *known = (struct placed){.hash = hash, .looked_at = p->looked_at - before, .end = end};
+  return end;
 }

@@ -37,6 +37,13 @@ struct lifetimes {
   size_t values, ops, functions; /* the capacities of the tables */
 };
 
+/* The answer to a trial placement. */
+struct placed {
+  uint64_t hash; /* of the values and the bound */
+  int64_t looked_at, end;
+};
+enum { PLACED = 512 };
+
 /* Storages to place in the arena: arena_offsets.c. */
 struct placing {
   struct memory_plan *plan;
@@ -48,6 +55,7 @@ struct placing {
   int64_t *change;
   int64_t looked_at; /* placed values, in all placements */
   uint64_t random;
+  struct placed placed[PLACED]; /* by hash */
 };
 
 /* ------------------------------------------------------------------------------------- alias.c */

@@ -23,6 +23,15 @@
 #include <inttypes.h>
 #include <string.h>
 
+typedef int pieces(const struct move *m, struct shape whole, int rank, struct piece *list);
+
+/* Of an exchange; equal modules have the same ones. */
+struct exchange_facts {
+  bool is_known;
+  struct transfer_traits traits;
+  struct shape sent, got; /* flat; of pieces that are no runs */
+};
+
 /* The state of the pass. */
 struct lowering {
   int *stands_for; /* the current replacement of each value */
@@ -34,6 +43,8 @@ struct lowering {
   bool packs;             /* packing has its price in the redistribution under work */
   bool is_stored;         /* it is of a value whose order in memory is given: no activation */
   bool in_doubt;          /* it has other steps if packing has the other price */
+  int nfacts, facts_room;
+  struct exchange_facts *facts; /* by exchange */
 };
 
 /* ------------------------------------------------------------------------------------- the pass */
@@ -114,8 +125,6 @@ int add_exchange(struct exchange e)
   return graph->nexchange++;
 }
 
-typedef int pieces(const struct move *m, struct shape whole, int rank, struct piece *list);
-
 /* The shape of a buffer for the pieces that any rank sends, or receives, one after the other. */
 static struct shape flat_shape(const struct exchange *e, pieces *of)
 {
@@ -136,6 +145,22 @@ static int moved_flat(struct lowering *w, struct op op, int value, struct shape 
   return flat;
 }
 
+static const struct exchange_facts *facts_of_exchange(struct lowering *w, int exchange)
+{
+  while (w->nfacts <= exchange) {
+    GROW(w->facts, w->nfacts, w->facts_room);
+    w->facts[w->nfacts++] = (struct exchange_facts){0};
+  }
+  struct exchange_facts *f = &w->facts[exchange];
+  if (f->is_known) return f;
+  const struct exchange *e = &graph->exchange[exchange];
+  f->is_known = true;
+  f->traits = find_traits(&e->move, e->whole);
+  if (!f->traits.sends_runs) f->sent = flat_shape(e, pieces_sent);
+  if (!f->traits.gets_runs) f->got = flat_shape(e, pieces_got);
+  return f;
+}
+
 static int run_exchange(struct lowering *w, struct op op, int value, const struct move *m)
 {
   if (!is_even_in_time(value))
@@ -146,14 +171,14 @@ static int run_exchange(struct lowering *w, struct op op, int value, const struc
                microbatches());
   struct exchange e = {graph->value[value].shape, graph->value[value].type, *m, op.group};
   op.exchange = add_exchange(e);
-  struct transfer_traits traits = find_traits(m, e.whole);
-  if (!traits.sends_runs) {
+  const struct exchange_facts *facts = facts_of_exchange(w, op.exchange);
+  if (!facts->traits.sends_runs) {
     op.kind = OP_pack_pieces;
-    value = moved_flat(w, op, value, flat_shape(&e, pieces_sent));
+    value = moved_flat(w, op, value, facts->sent);
   }
   op.kind = OP_exchange;
-  if (!traits.gets_runs) {
-    value = moved_flat(w, op, value, flat_shape(&e, pieces_got));
+  if (!facts->traits.gets_runs) {
+    value = moved_flat(w, op, value, facts->got);
     op.kind = OP_unpack_pieces;
   }
   int last = moved(w, op, value, m->to);

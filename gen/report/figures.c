@@ -97,5 +97,11 @@ struct model_figures model_figures(void)
     if (!is_phase(of) || of->phase == CONSTANTS) continue;
     *(is_of_batch(of->phase) ? &f.batch_seconds : &f.update_seconds) += s->took_all[i] * 1e-12;
   }
+  for (int i = 0; i < s->n; i++) {
+    const struct ran *r = &s->ran[i];
+    const enum phase phase = graph->op[r->op].phase;
+    if (r->module == NONE && r->stream == NONE && is_of_batch(phase))
+      f.outside_seconds += (double)(r->end - r->begin) * 1e-12 * (double)runs_of_phase(phase);
+  }
   return f;
 }

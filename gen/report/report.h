@@ -51,6 +51,7 @@ struct model_figures {
   double compute_bytes, gradient_bytes;  /* of parameters where they compute; gradients that move */
   double parameter_memory, gradient_memory, state_memory, activations; /* bytes */
   double batch_seconds, update_seconds;
+  double outside_seconds; /* those of batch_seconds that are not of its layers */
 };
 
 struct json_t;

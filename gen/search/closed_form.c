@@ -40,14 +40,38 @@ static bool has_value(const struct search_space *s, const struct candidate *c,
   return at != NONE && !strcmp(value_or_usual(s, c, at), value);
 }
 
-/* The idle micro-batches of a rank, and those in flight, for each of its stages' share. */
+static double stages_of_rank(const struct search_space *s, const struct candidate *c)
+{
+  const int at = s->of_kind[SEARCH_SCHEDULE], per_rank = s->of_kind[SEARCH_STAGES_OF_RANK];
+  const double given = per_rank == NONE ? 0 : (double)s->at[per_rank].number[c->v[per_rank]];
+  const char *schedule = at == NONE ? "1f1b" : value_or_usual(s, c, at);
+  return given > 0 ? given : is_schedule(schedule) ? stages_implied(schedule) : 1;
+}
+
+/* The time of the rank that has most to do, over an even share. Stages have whole layers, and the
+   last one has what comes behind them, too. */
+static double uneven_share(const struct search_space *s, const struct candidate *c,
+                           const struct model_figures *f)
+{
+  const double ranks = (double)ranks_in(s, c, SEARCH_STAGES), of_rank = stages_of_rank(s, c),
+               stages = ranks * of_rank, inside = f->batch_seconds - f->outside_seconds;
+  if (ranks <= 1 || !f->layers || inside <= 0) return 1;
+  const double outside = f->outside_seconds / inside * f->layers; /* in layers */
+  const double last = 1 + outside, share = (f->layers + outside) / stages;
+  const double others = last > share ? (f->layers - 1) / (stages - 1) : share;
+  const double most =
+      of_rank > 1 ? (of_rank - 1) * others + fmax(last, others) : fmax(last, ceil(others - 1e-9));
+  return most / (of_rank * share);
+}
+
+/* The idle micro-batches of a rank, and those in flight, for each of its stages' share.
+   for_weights: those whose activations wait for the gradients of weights, also what is made again
+   before. */
 static void idle_and_in_flight(const struct search_space *s, const struct candidate *c,
-                               double *idle, double *in_flight)
+                               double *idle, double *in_flight, double *for_weights)
 {
   const double p = (double)ranks_in(s, c, SEARCH_STAGES), m = (double)microbatches_in(s, c);
-  const int per_rank = s->of_kind[SEARCH_STAGES_OF_RANK];
-  double stages = per_rank == NONE ? 2 : (double)s->at[per_rank].number[c->v[per_rank]];
-  if (stages < 2) stages = 2;
+  const double stages = fmax(2, stages_of_rank(s, c));
   *idle = p - 1;
   *in_flight = fmin(m, p);
   if (has_value(s, c, SEARCH_SCHEDULE, "gpipe")) *in_flight = m;
@@ -60,26 +84,40 @@ static void idle_and_in_flight(const struct search_space *s, const struct candid
   } else if (has_value(s, c, SEARCH_SCHEDULE, "interleaved_zero_bubble")) {
     *idle = (p - 1) / stages / 2;
     *in_flight = fmin(m, p + (p - 1) / stages);
+    *for_weights = fmin(m, p);
   } else if (has_value(s, c, SEARCH_SCHEDULE, "zbv_zero_bubble")) {
     *idle = (p - 1) / 4;
+    *for_weights = fmin(m, p);
   } else if (has_value(s, c, SEARCH_SCHEDULE, "dualpipe_v")) {
     *idle = (p - 1) / 4;
     *in_flight = fmin(m, p + 1);
   }
 }
 
-/* The factors of both kinds of ranks that a program was made for. */
-static double factor_of(const struct search_space *s, const double of[2][UINT8_MAX],
-                        const struct candidate *c)
+/* The factors of both kinds of ranks that programs were made for; of bytes for this value of
+   recompute. */
+struct rank_factors {
+  double seconds, bytes;
+};
+
+static struct rank_factors factors_of(const struct search_space *s, const struct probes *p,
+                                      const struct candidate *c, int again)
 {
   static const enum search_kind kind[2] = {SEARCH_TENSOR, SEARCH_SEQUENCES};
-  double all = 1;
+  struct rank_factors f = {1, 1};
   for (int k = 0; k < 2; k++) {
     const int at = s->of_kind[kind[k]];
-    if (at != NONE && of[k][c->v[at]] > 0) all *= of[k][c->v[at]];
+    if (at == NONE) continue;
+    if (p->seconds[k][c->v[at]] > 0) f.seconds *= p->seconds[k][c->v[at]];
+    f.bytes *= 1 + p->bytes[again][k] * ((double)s->at[at].number[c->v[at]] - 1);
   }
-  return all;
+  return f;
 }
+
+/* What a candidate takes if gradients of its micro-batches are reduced each, or as one sum. */
+struct way {
+  double seconds, bytes;
+};
 
 void estimate(const struct search_space *s, const struct probes *p, struct candidate *c)
 {
@@ -91,15 +129,17 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
                sequences = (double)ranks_in(s, c, SEARCH_SEQUENCES),
                experts = (double)ranks_in(s, c, SEARCH_EXPERTS), m = (double)microbatches_in(s, c);
   const int again = s->of_kind[SEARCH_RECOMPUTE], zero_at = s->of_kind[SEARCH_ZERO];
-  const struct model_figures *f = &p->of[again == NONE ? 0 : c->v[again] % MOST_PROBED];
+  const int probed = again == NONE ? 0 : c->v[again] % MOST_PROBED;
+  const struct model_figures *f = &p->of[probed];
+  const struct rank_factors factors = factors_of(s, p, c, probed);
   const double zero = zero_at == NONE ? 0 : (double)s->at[zero_at].number[c->v[zero_at]];
   const double data = copies * shards, batch = s->batch ? (double)s->batch : data * m;
   const double samples = ceil(batch / (data * m));
   const double gathers = copies == 1 || shards > 1 ? shards * sequences : 1;
   const double layers = f->layers ? ceil(f->layers / stages) : 1;
-  const double uneven = f->layers ? layers * stages / f->layers : 1;
-  double idle = 0, in_flight = 1;
-  if (stages > 1) idle_and_in_flight(s, c, &idle, &in_flight);
+  const double uneven = uneven_share(s, c, f);
+  double idle = 0, in_flight = 1, for_weights = 0;
+  if (stages > 1) idle_and_in_flight(s, c, &idle, &in_flight, &for_weights);
 
   const struct links of_shards = links_over(s, gathers, tensor),
                      of_experts = links_over(s, experts, tensor * sequences),
@@ -107,8 +147,9 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
                                           tensor * sequences * (gathers > 1 ? shards : 1)),
                      of_stages = links_over(s, 2, s->devices / stages);
   const double x = f->input * samples / sequences; /* what a layer hands on */
-  const double computing = f->batch_seconds * samples / (tensor * sequences * stages) * uneven *
-                           factor_of(s, p->seconds, c);
+  const double of_samples = p->fixed + (1 - p->fixed) * samples;
+  const double computing =
+      f->batch_seconds * of_samples / (tensor * sequences * stages) * uneven * factors.seconds;
   const bool recomputes = again != NONE && c->v[again] > 0;
   /* Rows of tokens travel to the ranks of their experts and back, over the card of their rank. */
   const double card = s->inter.bandwidth * CARD * s->cards / s->node;
@@ -126,21 +167,37 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
   const double rest =
       moving(of_rest, copies,
              2 * f->gradient_bytes / (part * gathers / (gathers > 1 ? sequences : 1)), layers);
-  const double each = stages > 1 ? 0 : 2 * gather, once = (stages > 1 ? gather : 0) + reduce + rest;
   const double busy = computing + within;
-  const double exposed = fmax(0, each - HIDDEN * busy) * m + 0.03 * each * m +
-                         fmax(0, once - 0.6 * HIDDEN * busy) + 0.05 * once;
   const double sends = stages > 1 ? x / tensor / of_stages.bandwidth : 0;
-  const double state_ranks = part * gathers * (zero > 0 ? data : 1);
-  c->seconds = (m + idle) * busy + m * sends * 0.2 + exposed + f->update_seconds / state_ranks;
+  const double whole = part * gathers, state_ranks = whole * (zero > 0 ? data : 1);
+  double held = f->parameter_memory / whole + f->state_memory / state_ranks +
+                (f->activations * in_flight * factors.bytes +
+                 p->of[0].activations * for_weights * factors_of(s, p, c, 0).bytes) *
+                    samples / (tensor * sequences * stages) * uneven;
+  if (gathers > 1 && f->layers) held += 2 * f->compute_bytes / tensor / f->layers;
+  if (stages > 1 && gathers > 1) held += f->compute_bytes / part;
 
-  /* Gradients of several micro-batches are added up before they are reduced. */
-  const double whole = part * gathers;
-  c->bytes = f->parameter_memory / whole +
-             f->gradient_memory / (m > 1 ? part : whole * (zero > 1 ? data : 1)) +
-             f->state_memory / (whole * (zero > 0 ? data : 1)) +
-             f->activations * samples / (tensor * sequences * stages) * uneven * in_flight *
-                 factor_of(s, p->bytes, c);
-  if (gathers > 1 && f->layers) c->bytes += 2 * f->compute_bytes / tensor / f->layers;
-  if (stages > 1 && gathers > 1) c->bytes += f->compute_bytes / part;
+  struct way way[2];
+  for (int sums = 0; sums < 2; sums++) {
+    const bool reduces_each = !sums && m > 1 && gathers > 1;
+    /* Stages gather before the first micro-batch, and reduce sums after the last one. */
+    const double each = (stages > 1 ? 0 : 2 * gather) + (reduces_each ? reduce : 0);
+    const double beside = stages > 1 ? 0 : (reduces_each ? 0 : reduce) + rest;
+    const double alone = stages > 1 ? gather + (reduces_each ? 0 : reduce) + rest : 0;
+    const double part_exposed =
+        stages > 1 ? 0.7 : 0.03; /* a stage has few layers to hide it behind */
+    /* A sum reads a gradient, and reads and writes its sum: three of an update's seven passes. */
+    const double adding = m > 1 ? m * f->update_seconds * 3 / 7 / (reduces_each ? whole : part) : 0;
+    const double exposed = (stages > 1 ? 0 : fmax(0, each - HIDDEN * busy) * m) +
+                           part_exposed * each * m + fmax(0, beside - 0.6 * HIDDEN * busy) +
+                           0.05 * beside + alone;
+    const double of_gradients = reduces_each ? whole : m > 1 ? part : whole * (zero > 1 ? data : 1);
+    way[sums] = (struct way){.seconds = (m + idle) * busy + m * sends * 0.2 + exposed + adding +
+                                        f->update_seconds / state_ranks,
+                             .bytes = held + f->gradient_memory / of_gradients};
+  }
+  const bool fits = !s->memory || way[true].bytes <= 0.95 * (double)s->memory;
+  const bool sums = fits && way[true].seconds < way[false].seconds;
+  c->seconds = way[sums].seconds;
+  c->bytes = way[sums].bytes;
 }

@@ -31,6 +31,19 @@ static char *cause_of(const struct evaluated *best, const struct evaluated *othe
   return "";
 }
 
+/* Whether a candidate was evaluated that has another value here, and is else equal to the best. */
+static bool has_alone(const struct found *f, int setting)
+{
+  const struct candidate *best = &f->tried[f->best];
+  for (int i = 0; i < f->n; i++)
+    if (f->tried[i].v[setting] != best->v[setting] && outcome_at(f->tried[i].tried)->is_there &&
+        unlike(f->space, best, &f->tried[i]) == 1)
+      return true;
+  return false;
+}
+
+/* The runner-up of a choice is the same plan with the other choice, if that was evaluated; of other
+   settings it is the best plan that has another value. */
 char *reason_for(const struct found *f, int setting)
 {
   const struct search_space *s = f->space;
@@ -38,10 +51,12 @@ char *reason_for(const struct found *f, int setting)
   const struct evaluated *chosen = outcome_at(best->tried);
   if (s->at[setting].pinned) return is_on(s, best, setting) ? "given by -D" : NULL;
   if (!counts_in(s, best, setting)) return NULL;
+  const bool alone = s->at[setting].kind == SEARCH_CHOICE && has_alone(f, setting);
   int second = NONE, too_large = NONE;
   for (int i = 0; i < f->n; i++) {
     const struct evaluated *o = outcome_at(f->tried[i].tried);
     if (f->tried[i].v[setting] == best->v[setting] || !o->is_there) continue;
+    if (alone && unlike(s, best, &f->tried[i]) > 1) continue;
     if (candidate_fits(s, o)) {
       const double seconds =
           second == NONE ? INFINITY : outcome_at(f->tried[second].tried)->step.seconds;

@@ -13,19 +13,23 @@
 #include <string.h>
 
 enum {
-  ROUND = 16,
-  VARIED = 24,
-  MOST_ROUNDS = 8,
+  FIRST_ROUND = 12,
+  ROUND = 8,
+  LEAST_OF_ROUND = 4,
+  ALIKE_IN_ROUND = 3,
+  MOST_ROUNDS = 12,
+  LEAST_ROUNDS = 2,
+  VARIED = 12,
+  MOST_REFINED = 8,
+  WITHIN_MEMORY = 2,
   MOST_KEPT = 6000,
   MOST_LISTED = 24000,
   KEPT_OF_MESH = 30,
-  MOST_LEADERS = 3,
-  MOST_REFINED = 10,
-  LEAST_ROUNDS = 2,
   MOST_CHECKED = 16
 };
-/* The rounds end when what is left is estimated to take so much longer than the best. */
-static const double HOPELESS = 1.06, FAR = 2, TIES = 1.005;
+/* The rounds end when what is left is estimated to take so much longer than the best; so do
+   neighbours that are tried, and meshes whose choices are varied. */
+static const double HOPELESS = 1.04, CLOSE = 1.02, FAR = 1.4, FAR_LEADER = 1.1, TIES = 1.005;
 
 struct search {
   struct search_space *space;
@@ -59,6 +63,12 @@ static void add_definition(struct job *j, const char *name, const char *value)
   j->definition[j->ndefinition++] = (struct definition){name, value};
 }
 
+/* One device has not the memory of all. */
+static bool makes_again_within_memory(const struct searched *at)
+{
+  return at->kind == SEARCH_RECOMPUTE && at->pinned && !strcmp(at->value[0], "memory");
+}
+
 /* A job without the command line's definitions of settings that are searched. */
 static struct job plain_job(const struct search_space *s)
 {
@@ -71,7 +81,7 @@ static struct job plain_job(const struct search_space *s)
     for (int k = 0; k < s->n; k++)
       searched |= !strcmp(options.definition[i].name, s->at[k].name) &&
                   (is_rank_kind(s->at[k].kind) || *s->at[k].with || *s->at[k].without ||
-                   s->at[k].kind == SEARCH_MICROBATCHES);
+                   s->at[k].kind == SEARCH_MICROBATCHES || makes_again_within_memory(&s->at[k]));
     if (!searched) j.definition[j.ndefinition++] = options.definition[i];
   }
   for (int i = 0; i < s->n; i++)
@@ -116,15 +126,18 @@ static void probe_model(struct search *s)
   struct search_space *space = s->space;
   const int again = space->of_kind[SEARCH_RECOMPUTE];
   const int all = again == NONE || space->at[again].pinned ? 1 : space->at[again].n;
-  const int n = all < MOST_PROBED ? all : MOST_PROBED;
-  struct job job[MOST_PROBED];
+  const bool has_memory = all > 1 && space->at[again].within_memory != NONE;
+  const int listed = all - has_memory, n = listed < MOST_PROBED - 1 ? listed : MOST_PROBED - 1;
+  struct job job[MOST_PROBED + 1];
   for (int i = 0; i < n; i++) {
     job[i] = plain_job(space);
     if (space->batch_at != NONE) add_definition(&job[i], "batch", "1");
     const char *value = n == 1 ? NULL : space->at[again].value[i];
     if (value) add_definition(&job[i], space->at[again].name, value);
   }
-  run_jobs(job, n);
+  job[n] = plain_job(space); /* the same with twice the samples */
+  if (space->batch_at != NONE) add_definition(&job[n], "batch", "2");
+  run_jobs(job, n + (space->batch_at != NONE));
   if (search_is_over()) return;
   if (!job[0].to->is_there)
     usage_error(1, "%s (the plan on one device, which the search looks at first)", job[0].to->why);
@@ -139,7 +152,14 @@ static void probe_model(struct search *s)
     if (n > 1) space->at[again].number[kept] = space->at[again].number[i];
     kept++;
   }
-  if (n > 1) space->at[again].n = kept;
+  const double one = job[0].to->model.batch_seconds, two = job[n].to->model.batch_seconds;
+  if (job[n].to->is_there && one > 0) s->probes.fixed = fmin(0.5, fmax(0, (2 * one - two) / one));
+  if (has_memory) {
+    space->at[again].value[kept] = "memory";
+    space->at[again].within_memory = kept;
+    s->probes.of[kept++] = s->probes.of[0];
+  }
+  if (all > 1) space->at[again].n = kept;
   space->layers = s->probes.of[0].layers;
 }
 
@@ -177,47 +197,70 @@ static void probe_settings(struct search *s)
     space->at[experts].refused = "the model has no experts";
 }
 
+/* A program of the layers on some ranks of a kind. */
+struct rank_probe {
+  struct job job;
+  int kind, value, again;
+};
+
+static const enum search_kind probed_kind[2] = {SEARCH_TENSOR, SEARCH_SEQUENCES};
+
+static struct rank_probe rank_probe(struct search_space *s, int kind, int value, int again)
+{
+  struct rank_probe p = {plain_job(s), kind, value, again};
+  const struct searched *at = &s->at[s->of_kind[probed_kind[kind]]];
+  const int recompute = s->of_kind[SEARCH_RECOMPUTE];
+  add_definition(&p.job, at->name, at->value[value]);
+  if (again) add_definition(&p.job, s->at[recompute].name, s->at[recompute].value[again]);
+  if (s->batch_at != NONE) add_definition(&p.job, "batch", "1");
+  return p;
+}
+
+static void take_rank_probe(struct search *s, const struct rank_probe *p, bool is_last)
+{
+  const struct evaluated *o = p->job.to;
+  const struct model_figures *one = &s->probes.of[p->again];
+  if (!o->is_there) return;
+  const struct searched *at = &s->space->at[s->space->of_kind[probed_kind[p->kind]]];
+  const double ranks = (double)at->number[p->value];
+  if (!p->again)
+    s->probes.seconds[p->kind][p->value] = o->model.batch_seconds * ranks / one->batch_seconds;
+  const double more = o->model.activations * ranks / one->activations - 1;
+  if (is_last) s->probes.bytes[p->again][p->kind] = fmax(0, more / (ranks - 1));
+}
+
 /* The layers on each number of ranks of tensor, and of sequences: what the ranks move, and what
-   their smaller products lose. A number that the plan refuses is no value any more. */
+   their smaller products lose; and, with each form of recomputation, what all ranks hold. */
 static void probe_ranks(struct search *s)
 {
-  static const enum search_kind kind[2] = {SEARCH_TENSOR, SEARCH_SEQUENCES};
-  static const int most[2] = {64, 16};
+  static const int most[2] = {32, 8};
   struct search_space *space = s->space;
+  static struct rank_probe probe[2 * UINT8_MAX];
   struct job job[2 * UINT8_MAX];
-  int of[2 * UINT8_MAX][2], n = 0;
+  const int recompute = space->of_kind[SEARCH_RECOMPUTE];
+  const int values = recompute == NONE ? 1 : space->at[recompute].n;
+  const int ways = values - (values > 1 && space->at[recompute].within_memory != NONE);
+  int n = 0, last[2] = {NONE, NONE};
   for (int k = 0; k < 2; k++) {
-    const int at = space->of_kind[kind[k]];
+    const int at = space->of_kind[probed_kind[k]];
     for (int v = 0; at != NONE && v < space->at[at].n; v++) {
       if (space->at[at].number[v] <= 1 || space->at[at].number[v] > most[k]) continue;
-      job[n] = plain_job(space);
-      add_definition(&job[n], space->at[at].name, space->at[at].value[v]);
-      if (space->batch_at != NONE) add_definition(&job[n], "batch", "1");
-      of[n][0] = k;
-      of[n++][1] = v;
+      probe[n++] = rank_probe(space, k, v, 0);
+      if (last[k] == NONE || space->at[at].number[v] <= 8) last[k] = v;
     }
+    for (int again = 1; again < ways && last[k] != NONE; again++)
+      probe[n++] = rank_probe(space, k, last[k], again);
   }
+  for (int i = 0; i < n; i++) job[i] = probe[i].job;
   run_jobs(job, n);
-  const struct model_figures *one = &s->probes.of[0];
-  for (int i = 0; i < n; i++) {
-    const struct evaluated *o = job[i].to;
-    const int k = of[i][0], v = of[i][1];
-    const struct searched *at = &space->at[space->of_kind[kind[k]]];
-    if (!o->is_there) continue;
-    const double ranks = (double)at->number[v];
-    s->probes.seconds[k][v] = o->model.batch_seconds * ranks / one->batch_seconds;
-    s->probes.bytes[k][v] = o->model.activations * ranks / one->activations;
-  }
+  for (int i = 0; i < n; i++) take_rank_probe(s, &probe[i], probe[i].value == last[probe[i].kind]);
   for (int k = 0; k < 2; k++) { /* more ranks lose at least as much */
-    const int at = space->of_kind[kind[k]];
-    double before = 1, bytes = 1;
+    const int at = space->of_kind[probed_kind[k]];
+    double before = 1;
     for (int v = 0; at != NONE && v < space->at[at].n; v++) {
-      if (s->probes.seconds[k][v] <= 0) {
+      if (s->probes.seconds[k][v] <= 0)
         s->probes.seconds[k][v] = space->at[at].number[v] > most[k] ? 2 * before : before;
-        s->probes.bytes[k][v] = bytes;
-      }
       before = s->probes.seconds[k][v];
-      bytes = s->probes.bytes[k][v];
     }
   }
 }
@@ -254,20 +297,23 @@ static double distance(const struct search_space *s, const struct candidate *a,
   return d;
 }
 
-/* What the passes found about candidates, over what the closed form says. */
+/* Corrects the closed form by the figures of the candidates that were tried, those alike most.
+   Their seconds count only if they fit: collectives that have no room overlap less. */
 static void correct(const struct search *s, struct candidate *c, double *seconds, double *bytes)
 {
-  double all = 0, of_seconds = 0, of_bytes = 0;
+  double all = 0, fitting = 0, of_seconds = 0, of_bytes = 0;
   for (int i = 0; i < s->found->n; i++) {
     const struct candidate *other = &s->found->tried[i];
     const struct evaluated *o = outcome_at(other->tried);
     if (!o->is_there || o->step.seconds <= 0) continue;
-    const double d = distance(s->space, c, other), weight = 1 / (d * d * d);
+    const double d = distance(s->space, c, other), weight = 1 / (d * d * d * d);
     all += weight;
-    of_seconds += weight * log(o->step.seconds / other->seconds);
     of_bytes += weight * log((double)o->step.bytes / other->bytes);
+    if (!candidate_fits(s->space, o)) continue;
+    fitting += weight;
+    of_seconds += weight * log(o->step.seconds / other->seconds);
   }
-  *seconds = c->seconds * (all > 0 ? exp(of_seconds / all) : 1);
+  *seconds = c->seconds * (fitting > 0 ? exp(of_seconds / fitting) : 1);
   *bytes = c->bytes * (all > 0 ? exp(of_bytes / all) : 1);
 }
 
@@ -451,19 +497,21 @@ static double best_seconds(const struct found *f)
 
 static void try_rounds(struct search *s)
 {
-  struct candidate round[ROUND];
+  struct candidate round[FIRST_ROUND];
   for (int k = 0; k < MOST_ROUNDS && !search_is_over(); k++) {
     int n = 0;
     sort_list(s);
-    const double best = best_seconds(s->found);
-    for (int i = 0; i < s->n && n < ROUND; i++) {
+    const double best = k ? best_seconds(s->found) : s->list[0].order;
+    const double most = best * (k == 0 ? FAR : HOPELESS);
+    for (int i = 0; i < s->n && n < (k == 0 ? FIRST_ROUND : ROUND); i++) {
       if (index_of_tried(s->found, &s->list[i]) != NONE) continue;
-      if (k >= LEAST_ROUNDS && s->list[i].order > best * HOPELESS) break;
+      if (n >= LEAST_OF_ROUND && s->list[i].order > most) break;
+      if (k >= LEAST_ROUNDS && s->list[i].order > most) break;
       /* The first round looks around: one of each shape of mesh. */
       int alike = 0;
       for (int other = 0; other < n; other++)
         alike += same_shape_of(s->space, &round[other], &s->list[i]);
-      if (alike >= (k == 0 ? 1 : k < LEAST_ROUNDS ? 3 : ROUND / 2)) continue;
+      if (alike >= (k == 0 ? 1 : ALIKE_IN_ROUND)) continue;
       round[n++] = s->list[i];
     }
     if (!n) break;
@@ -537,65 +585,190 @@ static void add_moved_ranks(struct near *near, const struct candidate *c, int fr
   }
 }
 
-static void add_neighbours(struct near *near, const struct candidate *c)
+/* Whether ranks may move from the setting to another one. */
+static bool is_moved(const struct search_space *s, int i)
+{
+  const enum search_kind kind = s->at[i].kind;
+  return is_rank_kind(kind) && kind != SEARCH_EXPERTS && !s->at[i].pinned && !s->at[i].refused;
+}
+
+/* The same with another value of a setting. */
+static void add_other_values(struct near *near, const struct candidate *c, int i)
 {
   const struct search_space *s = near->s->space;
-  for (int i = 0; i < s->n; i++) {
-    const enum search_kind kind = s->at[i].kind;
-    if (s->at[i].pinned) continue;
-    if (is_rank_kind(kind) && kind != SEARCH_EXPERTS) {
-      for (int k = 0; k < s->n; k++)
-        if (k != i && is_rank_kind(s->at[k].kind) && !s->at[k].pinned &&
-            s->at[k].kind != SEARCH_EXPERTS)
-          add_moved_ranks(near, c, i, k);
-      continue;
-    }
-    for (int v = 0; v < s->at[i].n; v++) {
-      if (v == c->v[i]) continue;
-      struct candidate other = *c;
-      other.v[i] = (unsigned char)v;
-      add_near(near, other);
-      if (kind == SEARCH_RECOMPUTE || kind == SEARCH_ZERO) add_with_microbatches(near, other);
-    }
+  const enum search_kind kind = s->at[i].kind;
+  if (s->at[i].pinned) return;
+  if (is_moved(s, i)) {
+    for (int k = 0; k < s->n; k++)
+      if (k != i && is_moved(s, k)) add_moved_ranks(near, c, i, k);
+    return;
+  }
+  for (int v = 0; v < s->at[i].n; v++) {
+    if (v == c->v[i] || v == s->at[i].within_memory) continue;
+    struct candidate other = *c;
+    other.v[i] = (unsigned char)v;
+    add_near(near, other);
+    if (kind == SEARCH_RECOMPUTE || kind == SEARCH_ZERO) add_with_microbatches(near, other);
   }
 }
 
-/* The quickest that fits, of those whose settings were not varied yet; its place among all is
- *rank. NONE: the first ones were. */
-static int next_leader(const struct found *f, const bool *was_varied, int *rank)
+static void sort_near(struct near *near)
 {
-  int leader[MOST_LEADERS], n = 0;
-  for (int i = 0; i < f->n; i++) {
-    if (!candidate_fits(f->space, outcome_at(f->tried[i].tried))) continue;
-    int at = n < MOST_LEADERS ? n++ : MOST_LEADERS;
-    for (; at && compare_tried(f, i, leader[at - 1]) < 0; at--)
-      if (at < MOST_LEADERS) leader[at] = leader[at - 1];
-    if (at < MOST_LEADERS) leader[at] = i;
-  }
-  for (*rank = 0; *rank < n; ++*rank)
-    if (!was_varied[leader[*rank]]) return leader[*rank];
-  return NONE;
+  if (near->n) qsort(near->at, (size_t)near->n, sizeof *near->at, compare);
 }
 
-/* Varies the settings of the quickest one by one, and those of the next ones, until nothing is
-   quicker. */
+/* Those that are not hopeless, of the best so many. */
+static void try_near(struct search *s, struct near *near, int most)
+{
+  const double hopeless = best_seconds(s->found) * CLOSE;
+  int n = 0;
+  sort_near(near);
+  while (n < near->n && n < most && near->at[n].order < hopeless) n++;
+  try_candidates(s, near->at, n);
+}
+
+/* The index of the candidate that has the other value of the setting, and is else equal; or NONE.
+ */
+static int index_with(const struct found *f, const struct candidate *c, int setting, int value)
+{
+  struct candidate other = *c;
+  other.v[setting] = (unsigned char)value;
+  leave_out_uncounted(f->space, &other);
+  return index_of_tried(f, &other);
+}
+
+static bool is_better(const struct found *f, int a, int b)
+{
+  return candidate_fits(f->space, outcome_at(f->tried[a].tried)) && compare_tried(f, a, b) < 0;
+}
+
+/* Tries every value of each choice by itself, and then the quicker values together. */
+static void vary_choices(struct search *s, int leader)
+{
+  struct found *f = s->found;
+  const struct search_space *space = s->space;
+  const struct candidate of = f->tried[leader];
+  struct near near = {.s = s};
+  for (int i = 0; i < space->n; i++)
+    if (space->at[i].kind == SEARCH_CHOICE) add_other_values(&near, &of, i);
+  try_candidates(s, near.at, near.n);
+  struct candidate all = of;
+  for (int i = 0; i < space->n; i++) {
+    int best = leader;
+    for (int v = 0; v < space->at[i].n && space->at[i].kind == SEARCH_CHOICE; v++) {
+      const int at = index_with(f, &of, i, v);
+      if (at != NONE && is_better(f, at, best)) all.v[i] = (unsigned char)v, best = at;
+    }
+  }
+  near.n = 0;
+  add_near(&near, all);
+  if (near.n) try_candidates(s, near.at, near.n);
+}
+
+/* The quickest that fits of each shape of mesh, of those not much slower than the best: the first
+   one that was not varied yet; or NONE. */
+static int next_leader(const struct found *f, const bool *was_varied)
+{
+  const double most = best_seconds(f) * FAR_LEADER;
+  int best = NONE;
+  for (int i = 0; i < f->n; i++) {
+    const struct evaluated *o = outcome_at(f->tried[i].tried);
+    if (!candidate_fits(f->space, o) || o->step.seconds > most) continue;
+    bool leads = !was_varied[i];
+    for (int k = 0; k < f->n && leads; k++)
+      leads = k == i || !same_shape_of(f->space, &f->tried[i], &f->tried[k]) ||
+              !candidate_fits(f->space, outcome_at(f->tried[k].tried)) ||
+              compare_tried(f, i, k) < 0 || (compare_tried(f, i, k) == 0 && i < k);
+    if (leads && (best == NONE || compare_tried(f, i, best) < 0)) best = i;
+  }
+  return best;
+}
+
+/* Varies the settings of the quickest of each shape one by one, until nothing is quicker. Choices
+   first: the closed form knows nothing of them. */
 static void refine(struct search *s)
 {
   struct found *f = s->found;
   bool *was_varied = alloc(MOST_TRIED * sizeof *was_varied);
   for (int k = 0; k < MOST_REFINED && !search_is_over(); k++) {
-    struct near near = {.s = s};
-    int rank;
-    const int leader = next_leader(f, was_varied, &rank);
+    const int leader = next_leader(f, was_varied);
     if (leader == NONE) break;
     was_varied[leader] = true;
-    add_neighbours(&near, &f->tried[leader]);
-    qsort(near.at, (size_t)near.n, sizeof *near.at, compare);
-    const double most = best_seconds(f) * (rank ? HOPELESS : FAR);
-    int n = 0;
-    while (n < near.n && n < VARIED && near.at[n].order < most) n++;
-    try_candidates(s, near.at, n);
+    vary_choices(s, leader);
+    struct near near = {.s = s};
+    for (int i = 0; i < s->space->n; i++)
+      if (s->space->at[i].kind != SEARCH_CHOICE) add_other_values(&near, &f->tried[leader], i);
+    try_near(s, &near, VARIED);
   }
+}
+
+/* The choices of the quickest that fits of the same shape of mesh. */
+static void take_choices(const struct found *f, struct candidate *c)
+{
+  int best = NONE;
+  for (int i = 0; i < f->n; i++)
+    if (candidate_fits(f->space, outcome_at(f->tried[i].tried)) &&
+        same_shape_of(f->space, &f->tried[i], c) && (best == NONE || compare_tried(f, i, best) < 0))
+      best = i;
+  for (int i = 0; i < f->space->n && best != NONE; i++)
+    if (f->space->at[i].kind == SEARCH_CHOICE) c->v[i] = f->tried[best].v[i];
+}
+
+/* Whether less recomputation could save a part of the time that is worth the trials. */
+static bool may_save_time(const struct search *s, const struct candidate *c, int again)
+{
+  static const double WORTH = 1.02;
+  const double *least = &s->probes.of[0].batch_seconds;
+  return s->probes.of[c->v[again] % MOST_PROBED].batch_seconds > WORTH * *least;
+}
+
+/* Recomputation within memory: of the candidates that are quicker than the best and do not fit, and
+   of the best itself if it makes much again. The quickest come first. */
+static void try_within_memory(struct search *s)
+{
+  struct found *f = s->found;
+  const int again = s->space->of_kind[SEARCH_RECOMPUTE];
+  if (again == NONE || s->space->at[again].pinned || f->best == NONE) return;
+  const int value = s->space->at[again].within_memory;
+  if (value == NONE) return;
+  const double most = best_seconds(f);
+  struct near near = {.s = s};
+  for (int i = 0; i < f->n; i++) {
+    const struct evaluated *o = outcome_at(f->tried[i].tried);
+    if (!o->is_there || o->step.seconds > most) continue;
+    if (candidate_fits(s->space, o) && (i != f->best || !may_save_time(s, &f->tried[i], again)))
+      continue;
+    struct candidate c = f->tried[i];
+    c.v[again] = (unsigned char)value;
+    take_choices(f, &c);
+    const int before = near.n;
+    add_near(&near, c);
+    if (near.n > before) near.at[before].order = o->step.seconds;
+  }
+  sort_near(&near);
+  try_candidates(s, near.at, near.n < WITHIN_MEMORY ? near.n : WITHIN_MEMORY);
+}
+
+/* For each setting of the choice a candidate that has another value, for its reason. */
+static void try_runners_up(struct search *s)
+{
+  struct found *f = s->found;
+  struct near all = {.s = s};
+  for (int i = 0; i < s->space->n && f->best != NONE; i++) {
+    const struct candidate *best = &f->tried[f->best];
+    bool has_other = false;
+    for (int k = 0; k < f->n && !has_other; k++)
+      has_other = f->tried[k].v[i] != best->v[i] && outcome_at(f->tried[k].tried)->is_there;
+    if (has_other) continue;
+    struct near near = {.s = s};
+    add_other_values(&near, best, i);
+    for (int k = 0; k < s->space->n; k++) /* and ranks that come from another setting */
+      if (k != i && is_moved(s->space, i) && is_moved(s->space, k))
+        add_moved_ranks(&near, best, k, i);
+    sort_near(&near);
+    if (near.n) add_near(&all, near.at[0]);
+  }
+  try_candidates(s, all.at, all.n);
 }
 
 /* The choice once more, with all checks: a program that they refuse is no choice. */
@@ -660,6 +833,8 @@ struct found *search_plan(evaluator evaluate_candidate)
   if (s.n > MOST_KEPT) s.n = MOST_KEPT;
   try_rounds(&s);
   refine(&s);
+  if (!search_is_over()) try_within_memory(&s);
+  if (!search_is_over()) try_runners_up(&s);
   check_choice(&s);
   s.found->was_ended = search_is_over();
   close_workers();

@@ -19,6 +19,8 @@ struct searched {
   bool pinned;         /* by -D, to its only value */
   bool is_off;         /* pinned, to what is off */
   const char *refused; /* it is not varied: what the plan says of its first value; or NULL */
+  int within_memory;   /* of kind recompute: the value "memory", or NONE. It makes as much again as
+                          a rank's memory needs, by trials of its own: it is tried last */
 };
 
 enum { MOST_PROBED = 8, MOST_SEARCHED = 40, MOST_TRIED = 4096, LONGEST_WHY = 640 };
@@ -62,7 +64,8 @@ struct evaluated {
   struct link intra, inter;
   char device[64];
   int64_t memory, reserve;
-  char why[LONGEST_WHY]; /* not: the message */
+  int64_t least_with_whole_sums; /* of a rank's memory, if whole gradients were added up */
+  char why[LONGEST_WHY];         /* not: the message */
 };
 
 /* ------------------------------------------------------------------------------------- space.c */
@@ -103,9 +106,13 @@ char *settings_text(const struct search_space *s, const struct candidate *c);
    recompute. */
 struct probes {
   struct model_figures of[MOST_PROBED];
-  /* By the index of a value: of the layers on so many ranks of tensor, and of sequences, the time
-     and the memory of one device divided by these ranks are more by these factors. */
-  double seconds[2][UINT8_MAX], bytes[2][UINT8_MAX];
+  double fixed; /* the part of a batch's time that does not grow with its samples */
+  /* Of tensor and of sequences, by the index of a value: on so many ranks the layers take the time
+     of one device divided by the ranks, by this factor more. */
+  double seconds[2][UINT8_MAX];
+  /* By the value of recompute: the factor of the activations grows so much with each rank, as ranks
+     keep some of them whole. */
+  double bytes[MOST_PROBED][2];
 };
 
 /* Sets the seconds and bytes of a candidate: an order, no truth. */

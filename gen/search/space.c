@@ -48,6 +48,16 @@ static void add_searched_value(struct searched *s, const char *value)
   s->number[s->n++] = number_in(value ? value : s->usual);
 }
 
+static void put_memory_last(struct searched *at)
+{
+  for (int v = 1; v < at->n && at->kind == SEARCH_RECOMPUTE; v++) {
+    if (strcmp(at->value[v], "memory") != 0) continue;
+    for (; v + 1 < at->n; v++) at->value[v] = at->value[v + 1];
+    at->value[v] = "memory";
+    at->within_memory = v;
+  }
+}
+
 struct search_space *read_space(void)
 {
   int n;
@@ -74,7 +84,8 @@ struct search_space *read_space(void)
                             .without = list[i].without,
                             .divides = list[i].divides,
                             .kind = list[i].search,
-                            .pinned = given != NULL};
+                            .pinned = given != NULL,
+                            .within_memory = NONE};
     const bool counts_from_one = is_rank_kind(at->kind) || at->kind == SEARCH_MICROBATCHES;
     const char *off = counts_from_one ? "1" : at->usual;
     if (given) {
@@ -89,6 +100,7 @@ struct search_space *read_space(void)
       add_searched_value(at, "1");
     if (counts_from_one) at->number[0] = 1;
     for (int k = 0; k < list[i].nvalue; k++) add_searched_value(at, list[i].value[k]);
+    put_memory_last(at);
   }
   if (!s->n)
     usage_error(2,
@@ -301,6 +313,7 @@ static void walk_from(struct walk *w, int i, bool dimensions, int64_t product)
     return;
   }
   for (int v = 0; v < at->n; v++) {
+    if (v == at->within_memory) continue;
     w->c.v[i] = (unsigned char)v;
     const int64_t all = is_dimension(at->kind) ? product * at->number[v] : product;
     if (dimensions && (all > s->devices || s->devices % all)) continue;

@@ -77,13 +77,20 @@ int outcomes(void)
 
 /* ------------------------------------------------------------------------------------ the child */
 
-static void limit_to(int resource, rlim_t most)
+/* Seconds of processor time of a candidate: fewer, if the shell limits them. The hard limit kills
+   without a word, so the other one comes before. */
+static rlim_t most_seconds(struct rlimit *r)
 {
-  struct rlimit r;
-  if (getrlimit(resource, &r)) return;
-  if (r.rlim_max != RLIM_INFINITY && r.rlim_max < most) most = r.rlim_max;
-  r.rlim_cur = r.rlim_max = most;
-  setrlimit(resource, &r);
+  if (getrlimit(RLIMIT_CPU, r)) return MOST_SECONDS;
+  if (r->rlim_max == RLIM_INFINITY || r->rlim_max > MOST_SECONDS) return MOST_SECONDS;
+  return r->rlim_max > 1 ? r->rlim_max - 1 : r->rlim_max;
+}
+
+static void limit_time(void)
+{
+  struct rlimit r = {.rlim_max = RLIM_INFINITY};
+  r.rlim_cur = most_seconds(&r);
+  setrlimit(RLIMIT_CPU, &r);
 }
 
 _Noreturn static void evaluate_here(const struct job *job, int messages)
@@ -94,8 +101,8 @@ _Noreturn static void evaluate_here(const struct job *job, int messages)
   struct itimerval none = {.it_value = {0}};
   setitimer(ITIMER_REAL, &none, NULL);
   alarm(MOST_WALL_SECONDS);
-  limit_to(RLIMIT_CPU, MOST_SECONDS);
-  limit_to(RLIMIT_CORE, 0);
+  limit_time();
+  setrlimit(RLIMIT_CORE, &(struct rlimit){0});
   int nothing = open("/dev/null", O_WRONLY);
   if (nothing >= 0) dup2(nothing, STDOUT_FILENO);
   dup2(messages, STDERR_FILENO);
@@ -108,7 +115,6 @@ _Noreturn static void evaluate_here(const struct job *job, int messages)
   options.definition = job->definition;
   graph_open();
   pool.f(job->to);
-  job->to->is_there = true;
   _exit(0);
 }
 
@@ -140,14 +146,16 @@ static void take_message(struct worker *w, struct evaluated *to)
 static void take_end(struct worker *w, int status)
 {
   struct evaluated *to = w->job->to;
-  if (WIFSIGNALED(status)) {
+  if (WIFSIGNALED(status) && is_over) {
+    to->is_there = false;
+    to->stopped = true;
+  } else if (WIFSIGNALED(status) && !to->is_there) {
     const int sign = WTERMSIG(status);
     take_message(w, to);
-    to->is_there = false;
-    if (sign == SIGKILL && is_over)
-      to->stopped = true;
-    else if (sign == SIGXCPU || sign == SIGALRM)
-      snprintf(to->why, sizeof to->why, "tpgen took more than %d s for it", MOST_SECONDS);
+    struct rlimit r;
+    if (sign == SIGXCPU || sign == SIGALRM)
+      snprintf(to->why, sizeof to->why, "tpgen took more than %lld s for it",
+               sign == SIGALRM ? MOST_WALL_SECONDS : (long long)most_seconds(&r));
     else if (!*to->why)
       snprintf(to->why, sizeof to->why, "tpgen was ended by signal %d", sign);
   } else if (!to->is_there) {

@@ -98,10 +98,10 @@ struct entry {
 static struct entry *entry;
 static int nentry, entry_room;
 
-/* A path in the folder, or below its runtime/, and nowhere else. */
+/* A path in the folder: below its runtime/, or lib/ of a plan's own files, and nowhere else. */
 static bool is_name(const char *name)
 {
-  bool is_below = !strncmp(name, "runtime/", 8);
+  bool is_below = !strncmp(name, "runtime/", 8) || !strncmp(name, "lib/", 4);
   for (;; name++) {
     size_t n = strcspn(name, "/");
     if (!n || *name == '.') return false;

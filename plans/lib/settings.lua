@@ -115,15 +115,14 @@ M.training = {
   {"accumulate", nil, "batches of a step", type = "size"},
   {"accumulate_mean", nil, "batches: a step's loss is the mean of their means; else the mean over all labels",
     choices = {"batches", "labels"}},
-  {"reduce_each_batch", nil, "whether each batch's gradients are reduced, or their sum; by default by memory and step", type = "flag",
-    search = {true, with = "microbatches", without = "pp"}},
+  {"reduce_each_batch", nil, "whether each batch's gradients are reduced, or their sum; by default by memory and step", type = "flag"},
   {"checkpoint", nil, "layer: the backward keeps only the inputs of the layers; selective: and products, attention, sums over ranks; "
     .. "memory: all that fits in a rank's memory", choices = {"layer", "selective", "memory"},
-    search = {kind = "recompute", "selective", "layer"}},
+    search = {kind = "recompute", "selective", "layer", "memory"}},
   {"bucketing", nil, "which collectives are joined", choices = {"units", "greedy", "none"}, search = {"greedy"}},
   {"bucket_mb", nil, "the most MB of a bucket", type = "number"},
   {"prefetch", nil, "how many layers ahead parameters are gathered", choices = {0, 1, 2, 3, 4},
-    search = {0, 1, with = {"dp_shard", "cp"}, without = "zero"}},
+    search = {0, with = {"dp_shard", "cp"}, without = "zero"}},
   {"validate_every", nil, "steps between validations (run.sh --validate)", type = "size"},
 }
 

@@ -16,9 +16,10 @@ json=$WORK/out/search.json
 grep -q '^\* ' "$WORK/table" || fail "the table marks no choice"
 grep -qF 'why:' "$WORK/table" || fail "the table says no reasons"
 [ "$(value "$json" 'd["target"]')" = cuda ] || fail "the programs of a GPU are not of CUDA"
-[ "$(value "$json" 'd["best"]["fits"] and len(d["candidates"]) > 20')" = True ] || fail "few candidates, or none that fits"
+[ "$(value "$json" 'd["best"]["fits"] and 10 < len(d["candidates"]) < 60')" = True ] || fail "few candidates or many, or none that fits"
 [ "$(value "$json" 'd["best"]["seconds"] <= 1.005 * min(c["seconds"] for c in d["candidates"] if c["fits"])')" = True ] ||
   fail "the best is not the quickest"
+[ "$(value "$json" 'all(k in d["reasons"] for k in ("tp", "pp", "cp", "checkpoint"))')" = True ] || fail "a setting has no reason"
 # plan.json of the program says the same seconds and bytes.
 seconds=$(value "$json" 'd["best"]["seconds"]')
 [ "$(value "$WORK/out/plan.json" "abs(d['simulated_step']['seconds'] - $seconds) < 1e-12")" = True ] || fail "plan.json has another step"
@@ -52,6 +53,26 @@ search "${small[@]}" --cluster "$clusters/one.json" -o "$WORK/single" > /dev/nul
 search "${small[@]}" --cluster "$clusters/node.json" -D tp=4 -o "$WORK/pinned" > /dev/null || fail "tp=4: status $?"
 [ "$(value "$WORK/pinned/search.json" 'all(c["settings"]["tp"] == 4 for c in d["candidates"])')" = True ] || fail "tp=4 did not stay"
 
+# ---- recomputation within memory, where all that a step keeps does not fit, and whole layers need not be made again
+search "${small[@]}" --cluster "$clusters/four.json" -D memory=1.8GiB -D tp=1 -D pp=1 -D cp=1 -D dp_replicate=1 -D microbatches=1 \
+  -o "$WORK/within" > /dev/null || fail "within memory: status $?"
+[ "$(value "$WORK/within/search.json" 'd["best"]["settings"]["checkpoint"]')" = memory ] || fail "checkpoint=memory was not found"
+[ "$(value "$WORK/within/search.json" 'any(not c["fits"] and c["settings"].get("checkpoint") is None for c in d["candidates"])')" = True ] ||
+  fail "within memory: without recomputation it fits"
+
+# ---- ties of 0.5 %: the simplest
+python3 - "$WORK/out/search.json" << 'END' || fail "the choice is not the simplest of those that are as quick"
+import json, sys
+d = json.load(open(sys.argv[1]))
+off = {"dp_replicate": 1, "dp_shard": 1, "tp": 1, "pp": 1, "cp": 1, "ep": 1, "loss_parallel": True}
+given = {"dim", "n_layers", "hidden", "vocab", "seq", "batch", "dtype", "dp", "microbatches" if d["best"]["settings"].get("pp", 1) > 1 else ""}
+on = lambda c: sum(off.get(k) != v for k, v in c["settings"].items() if k not in given)
+most = 1.005 * min(c["seconds"] for c in d["candidates"] if c["fits"])
+sys.exit(any(c["fits"] and c["seconds"] <= most and on(c) < on(d["best"]) for c in d["candidates"]))
+END
+
+search "${small[@]}" --cluster "$clusters/one.json" -D memory=3GiB -D checkpoint=memory > "$WORK/table" || fail "-D checkpoint=memory: status $?"
+
 # ---- nothing fits: status 4, the closest, what helps
 status=0
 search plans/llama3.lua -D preset=8b -D batch=8 --cluster "$clusters/one.json" -o "$WORK/large" > "$WORK/table" || status=$?
@@ -68,6 +89,53 @@ for words in "this way is not made yet" "does it end?" "no such way"; do
   grep -qF "$words" "$WORK/own/search.json" || fail "own.lua: '$words' is not listed"
 done
 [ "$(value "$WORK/own/search.json" 'd["best"]["settings"].get("way", "plain")')" = plain ] || fail "own.lua: a wrong way was chosen"
+
+# One that crashes: the first that takes long is killed by a signal.
+"$TPGEN" tests/plans/search/long.lua --search --cluster "$clusters/four.json" -o "$WORK/crashed" > "$WORK/table" 2>&1 &
+searching=$!
+killed=
+children() { cat "/proc/$searching/task/$searching/children" 2> /dev/null || true; }
+while [ -z "$killed" ] && kill -0 "$searching" 2> /dev/null; do
+  before=$(children)
+  sleep 1
+  for process in $(children); do
+    [[ " $before " != *" $process "* ]] || { kill -SEGV "$process" && killed=$process && break; }
+  done
+done
+wait "$searching" || fail "a candidate that crashes ends the search: $(cat "$WORK/table")"
+[ -n "$killed" ] || fail "no candidate took a second"
+grep -qF "was ended by signal 11" "$WORK/crashed/search.json" || fail "a candidate that crashes is not listed as such"
+grep -q '^\* ' "$WORK/table" || fail "after a crash nothing is chosen"
+# One that takes more than its time: here a second, as the shell says.
+(ulimit -t 2 && search tests/plans/search/long.lua --cluster "$clusters/four.json" -o "$WORK/long") > "$WORK/table" 2>&1 ||
+  fail "a candidate that is out of time ends the search: $(cat "$WORK/table")"
+grep -qF "took more than 1 s for it" "$WORK/long/search.json" || fail "a candidate that is out of time is not listed as such"
+
+# ---- a plan's files that have changed since are written anew
+cp -r plans "$WORK/plans"
+again=("$WORK/plans/llama3.lua" "${small[@]:1}" -D tp=1 -D pp=1 -D cp=1 --cluster "$clusters/one.json" -o "$WORK/twice")
+search "${again[@]}" > /dev/null || fail "the first search: status $?"
+echo "-- another line" >> "$WORK/plans/lib/settings.lua"
+search "${again[@]}" > "$WORK/log" 2>&1 || fail "the second search into a folder: $(tail -n 2 "$WORK/log")"
+cmp -s "$WORK/plans/lib/settings.lua" "$WORK/twice/lib/settings.lua" || fail "lib/settings.lua is that of the first search"
+
+# ---- time: processor time, which does not depend on what else runs as much as the clock does
+seconds_of() { # COMMAND...: its processor time, in whole seconds
+  python3 -c 'import resource, subprocess, sys
+status = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(int(used.ru_utime + used.ru_stime) if status == 0 and used.ru_maxrss <= 512 << 10 else f"status {status}, {used.ru_maxrss >> 10} MiB")' "$@"
+}
+within() { # SECONDS NAME ARGUMENTS...
+  local most=$1 name=$2 took
+  shift 2
+  took=$(seconds_of "$TPGEN" "$@" -D dtype=bfloat16 --search)
+  [ "$took" -le "$most" ] 2> /dev/null || fail "$name: a search takes $took, and may take $most s"
+}
+in_ci within 16 "8B on 128" plans/llama3.lua -D preset=8b -D batch=256 --cluster dgx-h100:16
+more within 40 "70B on 512" plans/llama3.lua -D preset=70b -D batch=1024 --cluster dgx-h100:64
+more within 60 "405B on 1024" plans/llama3.lua -D preset=405b -D batch=128 --cluster dgx-h100:128
+more within 90 "DeepSeek-V3 on 2048" plans/moe.lua -D preset=deepseek-v3 -D batch=4096 --cluster dgx-h100:256
 
 # ---- ends
 large=(plans/llama3.lua -D preset=8b -D batch=256 -D dtype=bfloat16 --search --cluster dgx-h100:16)
@@ -102,6 +170,8 @@ if all_cases; then
   beside_all mixtral plans/moe.lua 16 32 dgx-h100:2 --ep --layers 32 --sample 800 -- -D preset=8x7b -D dtype=bfloat16
   beside_all 13b plans/llama3.lua 16 64 dgx-h100:2 --layers 40 --sample 800 -- -D dtype=bfloat16 -D dim=5120 -D n_layers=40 \
     -D n_heads=40 -D n_kv_heads=40 -D hidden=13824 -D vocab=32000 -D seq=4096
+  beside_all 8b-32 plans/llama3.lua 32 128 dgx-h100:4 --layers 32 --sample 800 -- -D preset=8b -D dtype=bfloat16
+  beside_all 8b-128 plans/llama3.lua 128 256 dgx-h100:16 --layers 32 --sample 800 -- -D preset=8b -D dtype=bfloat16
   beside_all 70b plans/llama3.lua 64 128 dgx-h100:8 --layers 80 --sample 800 --schedules 1f1b,interleaved_1f1b -- \
     -D preset=70b -D dtype=bfloat16
 fi
