@@ -9,6 +9,7 @@
 #include "sharding/sharding.h"
 #include "target/target.h"
 #include "lua/lua.h"
+#include "auto/auto.h"
 #include "graph_passes/graph_passes.h"
 #include "function_passes/function_passes.h"
 #include "naming/naming.h"
@@ -75,6 +76,11 @@ bool is_folder(const char *path);
 /* --schedule: prints a pipeline's schedule as CSV, with --lowered the actions of its ranks; then
    ends tpgen. */
 void run_schedule_query(void);
+
+/* -------------------------------------------------------------------------------- placements.c */
+
+/* Decides the placements that auto() asks for: styles and units, after the pass `lua`. */
+void decide_placements(void);
 
 /* -------------------------------------------------------------------------------- reductions.c */
 

@@ -35,6 +35,7 @@ void run_passes(enum pass first, enum pass last)
       gather_explained();
     }
     run[pass]();
+    if (pass == PASS_LUA) decide_placements();
     if (in_trial()) continue;
     if (!options.estimates) check(pass);
     dump(pass);

@@ -1,0 +1,120 @@
+/* auto.h: auto(): the placements that tpgen finds itself, as styles and units.
+
+   The program of the front end is folded: equal layers count once. Each value has a variable, its
+   home: the layout in which it stays between operations, and whether its gradient is pending there.
+   A call of a module has another variable for each input, as a style may move it there. What an
+   operation costs depends on the homes of its operands alone, so the cheapest homes of all values
+   follow by eliminating one variable after the other. */
+#ifndef TPGEN_AUTO_H
+#define TPGEN_AUTO_H
+
+#include "util/util.h"
+#include "ir/ir.h"
+#include "sharding/sharding.h"
+
+/* -------------------------------------------------------------------------------------- fold.c */
+
+/* An input of a call of a module whose placements are chosen. */
+struct entry {
+  int call, index, value;
+  int from;   /* the node that is moved there */
+  int shared; /* what it has in common with other calls that take the same; or NONE */
+};
+
+/* Nodes: values, then entries, then what entries share. Equal nodes of equal layers have one that
+   stands for all. */
+struct folded {
+  int nentry;
+  struct entry *entry;
+  int nnode;
+  int *stands_for;     /* by node */
+  int *op_stands_for;  /* by operation */
+  int (*reads)[MAX_INPUTS]; /* by operation */
+  bool *leaves;        /* by value: a module whose placements are chosen gives it */
+  int *users;          /* by node that stands for others: how many operations read it, of those that
+                          stand for others */
+};
+
+struct folded fold_program(const struct automatic *a);
+int node_of(const struct folded *f, int node);
+/* The value whose shape and type the node has. */
+int value_of_node(const struct folded *f, int node);
+
+/* ----------------------------------------------------------------------------------- layouts.c */
+
+/* The home of a node. */
+struct home {
+  int layout;
+  unsigned pending;  /* dimensions where its gradient stays pending */
+  unsigned gathered; /* a parameter: dimensions over which it is cut, and gathered where used */
+};
+
+/* The dimensions of the mesh over which placements are chosen. */
+enum { MOST_DIMS = 4 };
+struct auto_space {
+  int ndim, dim[MOST_DIMS];
+  double weight[MAX_MESH]; /* what a byte over this dimension costs */
+  double parts;            /* in so many parts the other dimensions of the mesh cut the batch */
+};
+
+struct auto_space make_space(unsigned dims);
+/* Layouts have numbers; they are in their usual form. */
+int number_of_layout(struct layout layout);
+struct layout layout_of_number(int number);
+struct home whole_home(void);
+/* Whether all ranks have equal parts. */
+bool cuts_evenly(const struct auto_space *s, struct shape shape, struct layout layout);
+/* A number for a shape and the bytes of an element. */
+int number_of_shape(struct shape shape, int64_t bytes);
+/* What moving a tensor costs. */
+double cost_of_move(const struct auto_space *s, int shape, int from, int to);
+double bytes_of_part(const struct auto_space *s, int shape, int layout);
+
+/* -------------------------------------------------------------------------------- strategies.c */
+
+/* A way in which an operation runs: the numbers of the layouts of its operands; and of their
+   gradients, as they arrive and leave. */
+struct strategy {
+  int in[MAX_INPUTS], in_gradient[MAX_INPUTS];
+  int out[MAX_OUTPUTS], out_gradient[MAX_OUTPUTS];
+  double cost;
+};
+
+/* Cost of work that ranks do alike: more than any move. */
+#define UNDIVIDED 1e15
+/* extra: by input, placements in which it may be, beside plain ones. */
+int find_strategies(const struct auto_space *s, const struct op *op, const struct list *strided,
+                    struct strategy **list);
+
+/* --------------------------------------------------------------------------------- eliminate.c */
+
+/* Variables with finite domains, and tables of costs of some of them; the sum is to be least. */
+struct tables;
+struct tables *new_tables(void);
+int add_variable(struct tables *t, int n);
+/* The cost of each combination; the last variable varies fastest. Copies it. */
+void add_table(struct tables *t, int n, const int *variable, const double *cost);
+/* The values of all variables, and the least sum. False: a bound was met. */
+bool eliminate(struct tables *t, int *value, double *least);
+void free_tables(struct tables *t);
+
+/* ------------------------------------------------------------------------------------- solve.c */
+
+struct solution {
+  struct folded folded;
+  struct auto_space space;
+  struct home *home; /* by node; of nodes that stand for others */
+  bool *has_home;
+  int *made_as; /* by value: the layout in which its operation leaves it */
+  double cost, parameters;
+  bool is_exact;
+};
+
+struct solution solve_placements(const struct automatic *a, double price);
+
+/* ------------------------------------------------------------------------------------ styles.c */
+
+/* Adds the styles and units of a solution to the graph. */
+void add_styles_of(const struct solution *s, const struct automatic *a);
+
+#endif

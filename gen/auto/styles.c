@@ -1,0 +1,188 @@
+/* styles.c: a solution as styles and units: for each module and dimension of the mesh the
+   placements of its parameters, and the layouts of its inputs and outputs where they change.
+
+   They are what parallelize and fully_shard would make. Linear modules have the styles that a
+   person would write, if these ask for the same. */
+#include "auto/auto.h"
+
+#include <string.h>
+
+struct writing {
+  const struct solution *s;
+  const struct automatic *a;
+  int *made_by; /* by value: the innermost call of a chosen module that gives it; or NONE */
+  bool *has_call; /* by module: its first call was looked at */
+};
+
+static struct home home_of(const struct solution *s, int node)
+{
+  node = node_of(&s->folded, node);
+  if (s->has_home[node]) return s->home[node];
+  return whole_home();
+}
+
+/* The dimensions of the mesh whose placements a style must state to lead from one layout to the
+   other: where several cut one dimension of the tensor, the order counts. */
+static unsigned changed_dims(const struct solution *s, struct layout from, struct layout to)
+{
+  unsigned changed = 0, cut = 0;
+  for (int i = 0; i < s->space.ndim; i++) {
+    const int d = s->space.dim[i];
+    if (same_placement(from.on[d], to.on[d])) continue;
+    changed |= 1u << d;
+    if (to.on[d].kind == SHARD) cut |= 1u << to.on[d].dim;
+  }
+  for (int i = 0; i < s->space.ndim; i++) {
+    const struct placement p = to.on[s->space.dim[i]];
+    if (p.kind == SHARD && cut >> p.dim & 1) changed |= 1u << s->space.dim[i];
+  }
+  return changed;
+}
+
+static struct style *style_of(const struct writing *w, int module, int mesh_dim, int first)
+{
+  for (int i = first; i < graph->nstyle; i++)
+    if (graph->style[i].module == module && graph->style[i].mesh_dim == mesh_dim)
+      return &graph->style[i];
+  GROW(graph->style, graph->nstyle, graph->style_room);
+  struct style *s = &graph->style[graph->nstyle++];
+  *s = (struct style){
+      .name = "auto", .module = module, .mesh_dim = mesh_dim, .line = w->a->line};
+  s->request = alloc(64 * sizeof *s->request);
+  return s;
+}
+
+/* Whether the plan's own style says it. */
+static bool is_stated(int module, int mesh_dim, int what, int index, int first)
+{
+  for (int i = 0; i < first; i++) {
+    const struct style *s = &graph->style[i];
+    if (s->module != module || s->mesh_dim != mesh_dim) continue;
+    for (int k = 0; k < s->nrequest; k++)
+      if ((int)s->request[k].what == what && (what == REQUEST_PARAMETER ? s->request[k].value : s->request[k].index) == index) return true;
+  }
+  return false;
+}
+
+static void request(const struct writing *w, int module, int what, int index, struct layout to,
+                    unsigned dims, int first)
+{
+  for (int i = 0; i < w->s->space.ndim; i++) {
+    const int d = w->s->space.dim[i];
+    if (!(dims >> d & 1) || is_stated(module, d, what, index, first)) continue;
+    struct style *s = style_of(w, module, d, first);
+    bool is_there = false;
+    for (int k = 0; k < s->nrequest; k++) {
+      const struct layout_request *r = &s->request[k];
+      is_there |= (int)r->what == what && (what == REQUEST_PARAMETER ? r->value == index : r->index == index);
+    }
+    if (is_there || s->nrequest == 64) continue;
+    struct layout_request r = {.what = what, .value = NONE, .to = to.on[d]};
+    if (what == REQUEST_PARAMETER)
+      r.value = index;
+    else
+      r.index = index;
+    s->request[s->nrequest++] = r;
+  }
+}
+
+static void add_parameters(const struct writing *w, int first)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role != PARAMETER || !w->a->chooses[v->module]) continue;
+    const struct home h = home_of(w->s, i);
+    const struct layout l = layout_of_number(h.layout);
+    unsigned cut = 0;
+    for (int k = 0; k < w->s->space.ndim; k++)
+      if (l.on[w->s->space.dim[k]].kind == SHARD) cut |= 1u << w->s->space.dim[k];
+    request(w, v->module, REQUEST_PARAMETER, i, l, cut, first);
+  }
+}
+
+static void add_inputs(const struct writing *w, int first)
+{
+  for (int e = 0; e < w->s->folded.nentry; e++) {
+    const struct entry *x = &w->s->folded.entry[e];
+    const int node = node_of(&w->s->folded, graph->nvalue + e);
+    if (!w->s->has_home[node]) continue;
+    const struct home here = home_of(w->s, node), from = home_of(w->s, x->from);
+    const struct layout to = layout_of_number(here.layout);
+    const unsigned dims = changed_dims(w->s, layout_of_number(from.layout), to) |
+                          (here.pending & ~from.pending);
+    request(w, graph->call[x->call].module, REQUEST_INPUT, x->index, to, dims, first);
+  }
+}
+
+static void add_outputs(const struct writing *w, int first)
+{
+  for (int c = graph->ncall - 1; c >= 0; c--) {
+    const struct call *call = &graph->call[c];
+    if (!w->a->chooses[call->module]) continue;
+    for (int i = 0; i < call->nout; i++) {
+      const int value = call->out[i], node = node_of(&w->s->folded, value);
+      if (w->made_by[value] != NONE || !w->s->has_home[node] || node >= graph->nvalue) continue;
+      w->made_by[value] = c;
+      if (w->s->made_as[node] == NONE) continue;
+      const struct home h = home_of(w->s, value);
+      const struct layout from = layout_of_number(w->s->made_as[node]);
+      const struct layout to = layout_of_number(h.layout);
+      unsigned dims = changed_dims(w->s, from, to);
+      for (int k = 0; k < w->s->space.ndim; k++) {
+        const int d = w->s->space.dim[k];
+        if (h.pending >> d & 1 && from.on[d].kind == REPLICATE) dims |= 1u << d;
+      }
+      request(w, call->module, REQUEST_OUTPUT, i, to, dims, first);
+    }
+  }
+}
+
+/* ---------------------------------------------------------------------------------------- units */
+
+/* The parameters that are gathered over the same dimensions, of one module of a list or of one
+   module, are a unit. */
+static void add_units(const struct writing *w)
+{
+  const int *element = outermost_elements();
+  const int first = graph->nunit;
+  for (int m = 0; m < graph->nmodule; m++) {
+    unsigned dims = 0;
+    for (int i = 0; i < graph->nvalue; i++) {
+      const struct value *v = &graph->value[i];
+      if (v->role == PARAMETER && v->module == m && v->unit == NONE && w->a->chooses[m])
+        dims |= home_of(w->s, i).gathered;
+    }
+    if (!dims) continue;
+    int unit = NONE;
+    for (int u = first; u < graph->nunit && unit == NONE; u++)
+      if (element[m] != NONE && element[graph->unit[u].module] == element[m] &&
+          graph->unit[u].shards == dims)
+        unit = u;
+    if (unit == NONE) {
+      GROW(graph->unit, graph->nunit, graph->unit_room);
+      unit = graph->nunit++;
+      graph->unit[unit] = (struct unit){.name = graph->module[m].path,
+                                        .module = m,
+                                        .line = w->a->line,
+                                        .who = "fully_shard",
+                                        .shards = dims,
+                                        .again = dims,
+                                        .dim = ANY_DIM};
+    }
+    graph->module[m].unit = unit;
+    for (int i = 0; i < graph->nvalue; i++)
+      if (graph->value[i].role == PARAMETER && graph->value[i].module == m) graph->value[i].unit = unit;
+  }
+}
+
+void add_styles_of(const struct solution *s, const struct automatic *a)
+{
+  struct writing w = {.s = s, .a = a};
+  w.made_by = alloc((size_t)(graph->nvalue + 1) * sizeof *w.made_by);
+  for (int i = 0; i < graph->nvalue; i++) w.made_by[i] = NONE;
+  const int first = graph->nstyle;
+  add_parameters(&w, first);
+  add_inputs(&w, first);
+  add_outputs(&w, first);
+  add_units(&w);
+}
