@@ -112,6 +112,11 @@ struct solution {
 
 struct solution solve_placements(const struct automatic *a, double price);
 
+/* ------------------------------------------------------------------------------------ choose.c */
+
+/* Within the limit of parameters; the plan's error if there are none. */
+struct solution choose_placements(const struct automatic *a);
+
 /* ------------------------------------------------------------------------------------ styles.c */
 
 /* Adds the styles and units of a solution to the graph. */

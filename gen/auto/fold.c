@@ -130,7 +130,9 @@ static bool same_operation(const struct op *a, const struct op *b)
   if (a->kind == OP_redistribute && !same_layout(a->to, b->to)) return false;
   for (int i = 0; i < a->nin; i++) {
     const struct value *v = &graph->value[a->in[i]], *w = &graph->value[b->in[i]];
-    if (v->type != w->type || v->role != w->role || !same_shape(v->shape, w->shape)) return false;
+    const bool is_kept = v->role == PARAMETER || v->role == CACHE;
+    if (v->type != w->type || !same_shape(v->shape, w->shape) || (is_kept && v->role != w->role))
+      return false;
   }
   for (int k = 0; k < a->nout; k++)
     if (!same_shape(graph->value[a->out + k].shape, graph->value[b->out + k].shape)) return false;

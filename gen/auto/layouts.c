@@ -176,7 +176,7 @@ static double cost_of_step(const struct auto_space *s, int shape, struct layout 
 {
   const double n = graph->mesh.size[d], weight = s->weight[d];
   const enum placement_kind a = from.on[d].kind, b = to.on[d].kind;
-  if (a == PARTIAL && b == PARTIAL) return 0;
+  if (a == PARTIAL && b == PARTIAL) return INFINITY; /* of another reduction */
   if (b == PARTIAL) return a == REPLICATE ? STEP : INFINITY;
   if (a == PARTIAL) {
     struct layout whole = from;

@@ -36,7 +36,9 @@ struct solving {
   struct auto_space s;
   double price; /* of a byte of parameters that a rank keeps */
   struct node *node;
-  bool *has_gradient, *is_free; /* by value; is_free: made of constants */
+  /* By value: whether it has a gradient, or what it stands for has one; by itself; whether it is
+     made of constants. */
+  bool *has_gradient, *has_own, *is_free;
   int npart, part_room;
   struct folded_op *part;
   struct tables *tables;
@@ -270,11 +272,12 @@ static int gradient_home(const struct solving *g, struct home h)
 }
 
 /* From one home of a value to another one, and its gradient back. */
-static double cost_between(const struct solving *g, int value, struct home from, struct home to)
+static double cost_between(const struct solving *g, int value, bool has_gradient, struct home from,
+                           struct home to)
 {
   const int shape = shape_of(value, graph->value[value].type);
   double cost = cost_of_move(&g->s, shape, from.layout, to.layout);
-  if (g->has_gradient[value])
+  if (has_gradient)
     cost += cost_of_move(&g->s, shape, gradient_home(g, to), gradient_home(g, from));
   return cost / g->s.parts;
 }
@@ -485,7 +488,8 @@ static void add_part_tables(struct solving *g, struct folded_op *p)
 static void add_moves(struct solving *g)
 {
   struct move_between {
-    int from, to, times;
+    int from, to, times, value;
+    bool has_gradient;
   } *list = NULL;
   int n = 0, room = 0;
   for (int e = 0; e < g->f.nentry; e++) {
@@ -500,21 +504,21 @@ static void add_moves(struct solving *g)
       const int from = node_of(&g->f, pair[k][0]), to = node_of(&g->f, pair[k][1]);
       if (!g->node[to].is_known || !g->node[from].is_known || from == to) continue;
       int i = 0;
-      while (i < n && (list[i].from != from || list[i].to != to)) i++;
+      const bool has = g->has_own[x->value];
+      while (i < n && (list[i].from != from || list[i].to != to || list[i].has_gradient != has)) i++;
       if (i == n) {
         GROW(list, n, room);
-        list[n++] = (struct move_between){from, to, 0};
+        list[n++] = (struct move_between){from, to, 0, x->value, has};
       }
       list[i].times++;
     }
   }
   for (int i = 0; i < n; i++) {
     const struct node *a = &g->node[list[i].from], *b = &g->node[list[i].to];
-    const int value = value_of_node(&g->f, list[i].to);
     double *cost = alloc((size_t)a->n * (size_t)b->n * sizeof *cost);
     for (int h = 0; h < a->n; h++)
       for (int k = 0; k < b->n; k++)
-        cost[h * b->n + k] = list[i].times * cost_between(g, value, a->home[h], b->home[k]);
+        cost[h * b->n + k] = list[i].times * cost_between(g, list[i].value, list[i].has_gradient, a->home[h], b->home[k]);
     int variable[2] = {variable_of(g, list[i].from), variable_of(g, list[i].to)};
     add_table(g->tables, 2, variable, cost);
   }
@@ -542,6 +546,13 @@ static void mark_values(struct solving *g)
       g->has_gradient[op->out + k] = gradient && !op->constant && is_floating(graph->value[op->out + k].type);
       g->is_free[op->out + k] = made_of_constants;
     }
+  }
+  g->has_own = g->has_gradient;
+  g->has_gradient = alloc((size_t)(graph->nvalue + 1) * sizeof *g->has_gradient);
+  memcpy(g->has_gradient, g->has_own, (size_t)graph->nvalue * sizeof *g->has_own);
+  for (int e = 0; e < g->f.nentry; e++) {
+    const int stands = value_of_node(&g->f, node_of(&g->f, graph->nvalue + e));
+    g->has_gradient[stands] |= g->has_own[g->f.entry[e].value];
   }
 }
 
