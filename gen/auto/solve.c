@@ -156,9 +156,16 @@ static struct layout cut_home(const struct solving *g, const struct shape *shape
     const struct placement p = l.on[g->s.dim[k]];
     if (p.kind == SHARD && p.dim == dim && p.cut_order >= order) order = p.cut_order + 1;
   }
-  for (int k = 0; k < g->s.ndim; k++)
-    if (h.gathered >> g->s.dim[k] & 1)
-      l.on[g->s.dim[k]] = (struct placement){.kind = SHARD, .dim = dim, .cut_order = order++};
+  /* As the unit cuts: what goes over the slowest link cuts last. */
+  for (unsigned left = h.gathered; left;) {
+    int next = NONE;
+    for (int k = 0; k < g->s.ndim; k++) {
+      const int d = g->s.dim[k];
+      if (left >> d & 1 && (next == NONE || g->s.weight[d] < g->s.weight[next])) next = d;
+    }
+    l.on[next] = (struct placement){.kind = SHARD, .dim = dim, .cut_order = order++};
+    left &= ~(1u << next);
+  }
   return usual_cut_order(l);
 }
 
