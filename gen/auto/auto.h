@@ -50,10 +50,11 @@ struct home {
 };
 
 /* The dimensions of the mesh over which placements are chosen. */
-enum { MOST_DIMS = 4 };
+enum { MOST_DIMS = 4, MOST_SAMPLED = 64 };
 struct auto_space {
   int ndim, dim[MOST_DIMS];
   double weight[MAX_MESH]; /* what a byte over this dimension costs */
+  int places, place[MOST_SAMPLED][MAX_MESH]; /* coordinates of some ranks */
   double parts;            /* in so many parts the other dimensions of the mesh cut the batch */
 };
 
@@ -68,7 +69,7 @@ bool cuts_evenly(const struct auto_space *s, struct shape shape, struct layout l
 int number_of_shape(struct shape shape, int64_t bytes);
 /* What moving a tensor costs. */
 double cost_of_move(const struct auto_space *s, int shape, int from, int to);
-double bytes_of_part(const struct auto_space *s, int shape, int layout);
+double bytes_of_part(int shape, int layout);
 
 /* -------------------------------------------------------------------------------- strategies.c */
 

@@ -7,6 +7,23 @@
 #include <math.h>
 #include <string.h>
 
+/* Coordinates of some ranks: of all, unless there are too many. */
+static void sample_places(struct auto_space *s)
+{
+  int n = 1, places[MOST_DIMS];
+  for (int i = 0; i < s->ndim; i++) {
+    places[i] = graph->mesh.size[s->dim[i]];
+    if (n * places[i] > MOST_SAMPLED >> (s->ndim - 1 - i)) places[i] = 2;
+    n *= places[i];
+  }
+  s->places = n;
+  for (int r = 0; r < n; r++)
+    for (int i = s->ndim - 1, left = r; i >= 0; left /= places[i], i--) {
+      const int k = left % places[i], size = graph->mesh.size[s->dim[i]];
+      s->place[r][s->dim[i]] = places[i] < size && k ? size - 1 : k;
+    }
+}
+
 struct auto_space make_space(unsigned dims)
 {
   struct auto_space s = {.parts = 1};
@@ -20,6 +37,7 @@ struct auto_space make_space(unsigned dims)
       cuts |= graph->value[i].role == BATCH && graph->value[i].layout.on[d].kind == SHARD;
     if (cuts && !is_chosen && !graph->mesh.microbatch_axis[d]) s.parts *= graph->mesh.size[d];
   }
+  sample_places(&s);
   for (int i = 0; i < s.ndim; i++) {
     const double bandwidth = graph->mesh.bandwidth[s.dim[i]];
     s.weight[s.dim[i]] = most > 0 && bandwidth > 0 ? most / bandwidth : 1;
@@ -32,8 +50,19 @@ struct auto_space make_space(unsigned dims)
 static struct memo layouts;
 
 
+/* The parts of sampled ranks: of each dimension of the tensor, in so many units as there are ranks.
+   Of strided layouts only the size is known. */
+enum { CUT_DIMS = MAX_DIMS };
+struct known_layout {
+  struct layout layout;
+  bool is_strided;
+  double size;  /* of a part, in parts of the whole */
+  unsigned cut; /* a bit for each dimension that is cut */
+  int32_t (*first)[CUT_DIMS], (*end)[CUT_DIMS]; /* by sampled rank; NULL: not known yet */
+};
+
 static int nlayout, layout_room;
-static struct layout *layout_list;
+static struct known_layout *layout_list;
 
 int number_of_layout(struct layout layout)
 {
@@ -44,14 +73,14 @@ int number_of_layout(struct layout layout)
   const int n = number_of_query(&layouts, &q);
   if (n >= nlayout) {
     GROW(layout_list, nlayout, layout_room);
-    layout_list[nlayout++] = layout;
+    layout_list[nlayout++] = (struct known_layout){.layout = layout};
   }
   return n;
 }
 
 struct layout layout_of_number(int number)
 {
-  return layout_list[number];
+  return layout_list[number].layout;
 }
 
 struct home whole_home(void)
@@ -64,6 +93,7 @@ static int nshape, shape_room;
 static struct known_shape {
   struct shape shape;
   int64_t bytes;
+  double all; /* bytes of the whole */
 } * shape_list;
 
 int number_of_shape(struct shape shape, int64_t bytes)
@@ -71,7 +101,7 @@ int number_of_shape(struct shape shape, int64_t bytes)
   for (int i = 0; i < nshape; i++)
     if (shape_list[i].bytes == bytes && same_shape(shape_list[i].shape, shape)) return i;
   GROW(shape_list, nshape, shape_room);
-  shape_list[nshape] = (struct known_shape){shape, bytes};
+  shape_list[nshape] = (struct known_shape){shape, bytes, (double)(elements(shape) * bytes)};
   return nshape++;
 }
 
@@ -92,13 +122,14 @@ bool cuts_evenly(const struct auto_space *s, struct shape shape, struct layout l
 
 /* --------------------------------------------------------------------------------- moved bytes */
 
-double bytes_of_part(const struct auto_space *s, int shape, int layout)
+double bytes_of_part(int shape, int layout)
 {
   const struct known_shape *of = &shape_list[shape];
-  const struct layout l = layout_list[layout];
   int coordinate[MAX_MESH] = {0};
-  (void)s;
-  return (double)(elements(local_part(&graph->mesh, of->shape, l, coordinate).shape) * of->bytes);
+  return (double)(elements(
+                      local_part(&graph->mesh, of->shape, layout_list[layout].layout, coordinate)
+                          .shape) *
+                  of->bytes);
 }
 
 static struct layout without_pending(struct layout l)
@@ -108,11 +139,36 @@ static struct layout without_pending(struct layout l)
   return l;
 }
 
-static bool has_strides(struct layout l)
+/* The part of each sampled rank, where all cuts are even. */
+static const struct known_layout *parts_of(const struct auto_space *s, int number)
 {
-  for (int d = 0; d < MAX_MESH; d++)
-    if (l.on[d].kind == SHARD && shard_stride(l.on[d]) > 1) return true;
-  return false;
+  struct known_layout *k = &layout_list[number];
+  if (k->first) return k;
+  k->first = alloc(MOST_SAMPLED * sizeof *k->first);
+  k->end = alloc(MOST_SAMPLED * sizeof *k->end);
+  k->size = 1;
+  int32_t whole = 1;
+  for (int i = 0; i < s->ndim; i++) {
+    const int d = s->dim[i];
+    whole *= graph->mesh.size[d];
+    if (k->layout.on[d].kind != SHARD) continue;
+    k->size /= graph->mesh.size[d];
+    k->cut |= 1u << k->layout.on[d].dim;
+    k->is_strided |= shard_stride(k->layout.on[d]) > 1;
+  }
+  for (int r = 0; r < s->places; r++)
+    for (int dim = 0; dim < CUT_DIMS; dim++) {
+      int32_t first = 0, size = whole;
+      int cut[MAX_MESH];
+      const int n = k->cut >> dim & 1 ? cuts_of(&graph->mesh, k->layout, dim, cut) : 0;
+      for (int i = 0; i < n; i++) {
+        size /= graph->mesh.size[cut[i]];
+        first += size * s->place[r][cut[i]];
+      }
+      k->first[r][dim] = first;
+      k->end[r][dim] = first + size;
+    }
+  return k;
 }
 
 /* Whether the strided placements of one are those of the other: then they count as plain. */
@@ -126,101 +182,92 @@ static bool same_strides(struct layout a, struct layout b)
   return true;
 }
 
-/* The bytes that some rank lacks of its new part. */
-static double lacking(const struct auto_space *s, int shape, struct layout from, struct layout to)
+/* How much some rank lacks of its new part, in parts of the whole. */
+static double lacking(const struct auto_space *s, struct layout from, struct layout to)
 {
-  enum { MOST_PLACES = 64 };
-  const struct known_shape *of = &shape_list[shape];
-  from = without_pending(from);
-  to = without_pending(to);
-  if (has_strides(from) || has_strides(to)) {
+  const int x = number_of_layout(without_pending(from)), y = number_of_layout(without_pending(to));
+  if (x == y) return 0;
+  parts_of(s, x); /* these two may move the list */
+  const struct known_layout *b = parts_of(s, y), *a = parts_of(s, x);
+  if (a->is_strided || b->is_strided) {
     /* Where strides stay, the other cuts are within equal parts. */
-    int coordinate[MAX_MESH] = {0};
-    const int64_t had = elements(local_part(&graph->mesh, of->shape, from, coordinate).shape);
-    const int64_t gets = elements(local_part(&graph->mesh, of->shape, to, coordinate).shape);
-    if (same_strides(from, to)) return (double)((gets > had ? gets - had : 0) * of->bytes);
-    return (double)(gets * of->bytes);
+    if (same_strides(a->layout, b->layout)) return b->size > a->size ? b->size - a->size : 0;
+    return b->size;
   }
-  int n = 1, places[MOST_DIMS];
-  for (int i = 0; i < s->ndim; i++) {
-    places[i] = graph->mesh.size[s->dim[i]];
-    if (n * places[i] > MOST_PLACES) places[i] = places[i] > 2 ? 2 : places[i];
-    n *= places[i];
-  }
-  int64_t most = 0;
-  for (int r = 0; r < n; r++) {
-    int coordinate[MAX_MESH] = {0};
-    for (int i = s->ndim - 1, left = r; i >= 0; left /= places[i], i--) {
-      const int k = left % places[i], size = graph->mesh.size[s->dim[i]];
-      coordinate[s->dim[i]] = places[i] < size && k ? size - 1 : k;
+  double whole = 1, least = b->size;
+  for (int i = 0; i < s->ndim; i++) whole *= graph->mesh.size[s->dim[i]];
+  for (int r = 0; r < s->places; r++) {
+    double common = 1;
+    for (unsigned left = a->cut | b->cut; left; left &= left - 1) {
+      const int dim = __builtin_ctz(left);
+      const int32_t *p = a->first[r], *q = b->first[r];
+      const int32_t first = p[dim] > q[dim] ? p[dim] : q[dim];
+      const int32_t e = a->end[r][dim], f = b->end[r][dim], end = e < f ? e : f;
+      common *= end > first ? (double)(end - first) / whole : 0;
     }
-    const struct part a = local_part(&graph->mesh, of->shape, from, coordinate);
-    const struct part b = local_part(&graph->mesh, of->shape, to, coordinate);
-    int64_t common = 1;
-    for (int d = 0; d < of->shape.ndim; d++) {
-      const int64_t first = greater(a.first[d], b.first[d]);
-      const int64_t end =
-          lesser(a.first[d] + a.shape.size[d], b.first[d] + b.shape.size[d]);
-      common *= greater(0, end - first);
-    }
-    most = greater(most, elements(b.shape) - common);
+    if (common < least) least = common;
   }
-  return (double)(most * of->bytes);
+  return b->size - least;
 }
+
+/* A move: the bytes, in parts of the whole and by their weights, and the steps. */
+struct price_of_move {
+  bool is_known;
+  int steps;
+  double bytes;
+};
 
 /* Each step counts a little, so that of equal costs that of fewer steps is taken. */
 static const double STEP = 1e-3;
 
-static double cost_of_step(const struct auto_space *s, int shape, struct layout from, struct layout to,
-                           int d)
+static double bytes_of_step(const struct auto_space *s, struct layout from, struct layout to, int d)
 {
   const double n = graph->mesh.size[d], weight = s->weight[d];
   const enum placement_kind a = from.on[d].kind, b = to.on[d].kind;
   if (a == PARTIAL && b == PARTIAL) return INFINITY; /* of another reduction */
-  if (b == PARTIAL) return a == REPLICATE ? STEP : INFINITY;
+  if (b == PARTIAL) return a == REPLICATE ? 0 : INFINITY;
   if (a == PARTIAL) {
     struct layout whole = from;
     whole.on[d] = (struct placement){0};
-    whole = usual_cut_order(without_pending(whole));
-    const double all = bytes_of_part(s, shape, number_of_layout(whole));
-    if (b == REPLICATE) return 2 * all * (n - 1) / n * weight + STEP;
+    double all = 1;
+    for (int i = 0; i < s->ndim; i++)
+      if (whole.on[s->dim[i]].kind == SHARD) all /= graph->mesh.size[s->dim[i]];
+    if (b == REPLICATE) return 2 * all * (n - 1) / n * weight;
     /* The sum leaves the parts of an innermost cut; another order takes an exchange more. */
     struct layout inner = from;
     inner.on[d] = to.on[d];
     inner.on[d].cut_order = MAX_MESH;
-    inner = usual_cut_order(inner);
-    return (all * (n - 1) / n + lacking(s, shape, inner, to)) * weight + STEP;
+    return (all * (n - 1) / n + lacking(s, usual_cut_order(inner), to)) * weight;
   }
-  return lacking(s, shape, from, to) * weight + STEP;
+  return lacking(s, from, to) * weight;
 }
 
-/* With the placements of these dimensions of the mesh as in `to`. */
-static struct layout changed_to(struct layout from, struct layout to, unsigned dims)
+/* With the placement of this dimension of the mesh as in `to`. */
+static struct layout changed_to(struct layout from, struct layout to, int d)
 {
-  /* The cuts keep their order: those of `to` where both cut. */
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (dims >> d & 1) from.on[d] = to.on[d];
+  from.on[d] = to.on[d];
   return usual_cut_order(from);
 }
 
-static double least_of(const struct auto_space *s, int shape, struct layout now, struct layout to,
+static double least_of(const struct auto_space *s, struct layout now, struct layout to,
                        unsigned left)
 {
-  if (!left) return same_layout(now, to) ? 0 : lacking(s, shape, now, to);
+  if (!left) return same_layout(now, to) ? 0 : lacking(s, now, to);
   double least = INFINITY;
   for (int i = 0; i < s->ndim; i++) {
     const int d = s->dim[i];
     if (!(left >> d & 1)) continue;
-    const struct layout next = changed_to(now, to, 1u << d);
-    const double here = cost_of_step(s, shape, now, next, d);
+    const struct layout next = changed_to(now, to, d);
+    const double here = bytes_of_step(s, now, next, d);
     if (here >= least) continue;
-    const double rest = least_of(s, shape, next, to, left & ~(1u << d));
+    const double rest = least_of(s, next, to, left & ~(1u << d));
     if (here + rest < least) least = here + rest;
   }
   return least;
 }
 
-static double find_cost(const struct auto_space *s, int shape, struct layout from, struct layout to)
+static struct price_of_move find_price(const struct auto_space *s, struct layout from,
+                                       struct layout to)
 {
   unsigned changed = 0, pending = 0;
   double slowest = 0;
@@ -231,26 +278,41 @@ static double find_cost(const struct auto_space *s, int shape, struct layout fro
     pending |= from.on[d].kind == PARTIAL || to.on[d].kind == PARTIAL;
     if (s->weight[d] > slowest) slowest = s->weight[d];
   }
-  if (!changed) return 0;
-  double least = least_of(s, shape, from, to, changed);
+  struct price_of_move p = {.is_known = true, .steps = __builtin_popcount(changed)};
+  if (!changed) return p;
+  p.bytes = least_of(s, from, to, changed);
   if (!pending) {
-    const double at_once = lacking(s, shape, from, to) * slowest + STEP;
-    if (at_once < least) least = at_once;
+    const double at_once = lacking(s, from, to) * slowest;
+    if (at_once < p.bytes) p.bytes = at_once, p.steps = 1;
   }
-  return least;
+  return p;
 }
 
 double cost_of_move(const struct auto_space *s, int shape, int from, int to)
 {
+  /* By layouts before and after; rows are as long as the list of layouts was. */
+  static int nrow, row_room;
+  static struct row {
+    int n;
+    struct price_of_move *at;
+  } * row;
   if (from == to) return 0;
-  static struct memo costs;
-  static struct query q;
-  bool is_new;
-  begin_query(&q);
-  ask_number(&q, shape);
-  ask_number(&q, from);
-  ask_number(&q, to);
-  double *answer = answer_to(&costs, &q, sizeof *answer, &is_new);
-  if (is_new) *answer = find_cost(s, shape, layout_list[from], layout_list[to]);
-  return *answer;
+  while (nrow <= from) {
+    GROW(row, nrow, row_room);
+    row[nrow++] = (struct row){0};
+  }
+  if (row[from].n <= to) {
+    const int n = 2 * nlayout;
+    struct price_of_move *at = alloc((size_t)n * sizeof *at);
+    if (row[from].n) memcpy(at, row[from].at, (size_t)row[from].n * sizeof *at);
+    row[from] = (struct row){n, at};
+  }
+  struct price_of_move *p = &row[from].at[to];
+  if (!p->is_known) {
+    const struct price_of_move found =
+        find_price(s, layout_list[from].layout, layout_list[to].layout);
+    p = &row[from].at[to];
+    *p = found;
+  }
+  return p->bytes * shape_list[shape].all + p->steps * STEP;
 }

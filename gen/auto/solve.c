@@ -350,7 +350,7 @@ static double cost_of_output(const struct solving *g, const struct op *op, int k
 static double price_of_home(const struct solving *g, int parameter, struct home h)
 {
   const struct value *v = &graph->value[parameter];
-  return g->price * bytes_of_part(&g->s, shape_of(parameter, v->type),
+  return g->price * bytes_of_part(shape_of(parameter, v->type),
                                   number_of_layout(cut_home(g, &v->shape, h)));
 }
 
@@ -463,8 +463,9 @@ static void add_part_tables(struct solving *g, struct folded_op *p)
   for (int i = 0; i < n; i++) cost[i] = costs_of_node(g, p, node[i]);
   for (size_t s = 0; s < ns; s++) p->base[s] *= p->times;
   if (n == 0) return;
-  if (n <= 2) {
-    const size_t na = (size_t)g->node[node[0]].n, nb = n == 2 ? (size_t)g->node[node[1]].n : 1;
+  static const double MOST_WORK = 1e6;
+  const size_t na = (size_t)g->node[node[0]].n, nb = n == 2 ? (size_t)g->node[node[1]].n : 1;
+  if (n <= 2 && (double)na * (double)nb * (double)ns <= MOST_WORK) {
     double *sum = alloc(na * nb * sizeof *sum);
     for (size_t a = 0; a < na; a++) {
       for (size_t b = 0; b < nb; b++) {
@@ -679,7 +680,7 @@ static void read_solution(struct solving *g, struct solution *to, const int *val
     if (v->role != PARAMETER) continue;
     const int node = node_of(&g->f, i);
     const struct home h = to->has_home[node] ? to->home[node] : whole_home();
-    to->parameters += bytes_of_part(&g->s, shape_of(i, v->type), number_of_layout(cut_home(g, &v->shape, h)));
+    to->parameters += bytes_of_part(shape_of(i, v->type), number_of_layout(cut_home(g, &v->shape, h)));
   }
 }
 
