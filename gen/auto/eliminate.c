@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MOST_SCOPE = 16 };
@@ -274,6 +275,7 @@ bool eliminate(struct tables *t, int *value, double *least)
       t->is_exact = false;
       for (int v = 0; v < t->nvariable; v++) work[v] = ANEW;
     } else {
+      if (getenv("AUTO_TABLES")) { fprintf(stderr, "var %d size %d n %d work %g:", best, t->size[best], n, work[best]); for (int i=0;i<n;i++) fprintf(stderr," %d", t->size[list[i]]); fprintf(stderr,"\n"); }
       eliminate_one(t, best);
       for (int i = 0; i < n; i++) work[list[i]] = ANEW;
     }
