@@ -123,4 +123,9 @@ struct solution choose_placements(const struct automatic *a);
 /* Adds the styles and units of a solution to the graph. */
 void add_styles_of(const struct solution *s, const struct automatic *a);
 
+/* ------------------------------------------------------------------------------------- table.c */
+
+/* Notes the styles and the units from these on, as text of a plan. */
+void print_styles(int first, int units, const struct automatic *a);
+
 #endif

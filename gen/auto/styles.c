@@ -175,6 +175,147 @@ static void add_units(const struct writing *w)
   }
 }
 
+/* ---------------------------------------------------------------------------------------- names */
+
+/* A module of a layer that Colwise and Rowwise know: the dimension of its weight that each cuts. */
+static const struct known_class {
+  const char *name;
+  int by_outputs, by_inputs;
+} known_classes[] = {{"Linear", 0, 1}, {"Conv1D", 1, 0}, {"Embedding", 1, 0}};
+
+static const struct known_class *class_of_module(int module)
+{
+  for (size_t i = 0; i < sizeof known_classes / sizeof *known_classes; i++)
+    if (!strcmp(graph->module[module].class_name, known_classes[i].name)) return &known_classes[i];
+  return NULL;
+}
+
+static bool is_weight(int value)
+{
+  const char *name = strrchr(graph->value[value].name, '.');
+  return !strcmp(name ? name + 1 : graph->value[value].name, "weight");
+}
+
+static struct layout_request *request_of(const struct style *s, int what)
+{
+  for (int k = 0; k < s->nrequest; k++)
+    if ((int)s->request[k].what == what) return &s->request[k];
+  return NULL;
+}
+
+/* Whether all of its parameters are cut as Colwise, or Rowwise, cuts them. */
+static bool cuts_by(const struct style *s, const struct known_class *known, bool outputs)
+{
+  bool has_weight = false;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role != PARAMETER || v->module != s->module) continue;
+    const int dim = is_weight(i) ? (outputs ? known->by_outputs : known->by_inputs)
+                    : outputs    ? 0
+                                 : NONE;
+    struct placement at = {0};
+    for (int k = 0; k < s->nrequest; k++)
+      if (s->request[k].what == REQUEST_PARAMETER && s->request[k].value == i) at = s->request[k].to;
+    if (dim == NONE ? at.kind != REPLICATE
+                    : at.kind != SHARD || at.dim != dim || at.cut_order)
+      return false;
+    has_weight |= is_weight(i);
+  }
+  return has_weight;
+}
+
+static bool is_cut_at(struct placement p, int dim)
+{
+  return p.kind == SHARD && p.dim == dim && !p.cut_order && p.outer <= 1;
+}
+
+/* The first call of the module. */
+static const struct call *call_of_module(int module)
+{
+  for (int c = 0; c < graph->ncall; c++)
+    if (graph->call[c].module == module) return &graph->call[c];
+  return NULL;
+}
+
+/* The placement of the module's input in its call, if a request for it changes nothing; else a
+   pending one. */
+static struct placement input_as_it_is(const struct writing *w, int module, int d)
+{
+  const struct placement pending = {.kind = PARTIAL};
+  for (int e = 0; e < w->s->folded.nentry; e++) {
+    const struct entry *x = &w->s->folded.entry[e];
+    if (graph->call[x->call].module != module || x->index) continue;
+    const int node = node_of(&w->s->folded, graph->nvalue + e);
+    if (!w->s->has_home[node]) return (struct placement){0};
+    const struct home h = home_of(w->s, node);
+    return h.pending >> d & 1 ? pending : layout_of_number(h.layout).on[d];
+  }
+  return pending;
+}
+
+static void add_request(struct style *s, int what, struct placement to)
+{
+  s->request[s->nrequest++] =
+      (struct layout_request){.what = what, .value = NONE, .to = to};
+}
+
+static struct style *with_bias(struct style *s)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == PARAMETER && graph->value[i].module == s->module && !is_weight(i))
+      s->request[s->nrequest++] =
+          (struct layout_request){.what = REQUEST_PARAMETER, .value = i};
+  return s;
+}
+
+/* Makes it the style that a person would write, where that asks for the same. */
+static void name_style(const struct writing *w, struct style *s)
+{
+  const struct known_class *known = class_of_module(s->module);
+  const struct call *call = call_of_module(s->module);
+  const struct layout_request *in = request_of(s, REQUEST_INPUT), *out = request_of(s, REQUEST_OUTPUT);
+  const bool has_parameters = request_of(s, REQUEST_PARAMETER);
+  s->name = has_parameters ? "ModuleLayouts"
+            : in && out    ? "PrepareModuleInputOutput"
+            : in           ? "PrepareModuleInput"
+                           : "PrepareModuleOutput";
+  if (!known || !has_parameters || !call || call->nin != 1 || call->nout != 1) return;
+  const int last_in = graph->value[call->in[0]].shape.ndim - 1;
+  const int last_out = graph->value[call->out[0]].shape.ndim - 1;
+  const struct home made = home_of(w->s, call->out[0]);
+  const struct placement home = layout_of_number(made.layout).on[s->mesh_dim];
+  const struct placement here = in ? in->to : input_as_it_is(w, s->module, s->mesh_dim);
+  const bool is_embedding = !strcmp(known->name, "Embedding");
+  const struct placement cut = {.kind = SHARD, .dim = last_out};
+  for (int outputs = 0; outputs < 2; outputs++) {
+    if (!cuts_by(s, known, outputs)) continue;
+    if (outputs || is_embedding ? here.kind != REPLICATE : !is_cut_at(here, last_in)) continue;
+    /* The output is asked for, or is as the style would ask. */
+    if (!out && (outputs ? !is_cut_at(home, last_out) : home.kind != REPLICATE || made.pending >> s->mesh_dim & 1))
+      continue;
+    s->name = outputs ? "Colwise" : "Rowwise";
+    if (!in) add_request(s, REQUEST_INPUT, here);
+    if (!out) add_request(s, REQUEST_OUTPUT, outputs ? cut : (struct placement){0});
+    if (!outputs) with_bias(s);
+    return;
+  }
+}
+
+/* In the order of the dimensions of the mesh, as one would write them. */
+static void order_styles(int first)
+{
+  struct style *list = &graph->style[first];
+  const int n = graph->nstyle - first;
+  for (int i = 1; i < n; i++)
+    for (int k = i; k > 0; k--) {
+      const struct style *a = &list[k - 1], *b = &list[k];
+      if (a->mesh_dim < b->mesh_dim || (a->mesh_dim == b->mesh_dim && a->module <= b->module)) break;
+      const struct style before = list[k - 1];
+      list[k - 1] = list[k];
+      list[k] = before;
+    }
+}
+
 void add_styles_of(const struct solution *s, const struct automatic *a)
 {
   struct writing w = {.s = s, .a = a};
@@ -184,5 +325,9 @@ void add_styles_of(const struct solution *s, const struct automatic *a)
   add_parameters(&w, first);
   add_inputs(&w, first);
   add_outputs(&w, first);
+  for (int i = first; i < graph->nstyle; i++) name_style(&w, &graph->style[i]);
+  order_styles(first);
+  const int units = graph->nunit;
   add_units(&w);
+  print_styles(first, units, a);
 }

@@ -1,0 +1,219 @@
+/* table.c: prints the placements that auto() chose, as a plan would state them. */
+#include "auto/auto.h"
+
+#include <string.h>
+
+/* The module's path with a star for each number in it, as a pattern. */
+static const char *pattern_of(const char *path)
+{
+  struct buffer b = {0};
+  put(&b, "%s", "");
+  for (const char *at = path; *at;) {
+    const size_t n = strcspn(at, ".");
+    const bool is_number = n && strspn(at, "0123456789") == n;
+    if (is_number)
+      put(&b, "*");
+    else
+      put_text(&b, at, n);
+    at += n;
+    if (*at) put_text(&b, at++, 1);
+  }
+  return b.text;
+}
+
+static const char *placement_in_lua(struct placement p, int ndim)
+{
+  static const char *const reductions[] = {[SUM] = "", [MAX] = "\"max\"", [MIN] = "\"min\""};
+  if (p.kind == REPLICATE) return "Replicate()";
+  if (p.kind == PARTIAL) return text("Partial(%s)", reductions[p.reduction]);
+  if (p.cut_order) return text("Shard(%d, %d)", p.dim, p.cut_order);
+  (void)ndim;
+  return text("Shard(%d)", p.dim);
+}
+
+static const char *last_name(const char *path)
+{
+  const char *dot = strrchr(path, '.');
+  return dot ? dot + 1 : path;
+}
+
+/* A placement, or a list of them, false for none. */
+static const char *list_in_lua(const struct style *s, int what)
+{
+  int n = 0;
+  for (int k = 0; k < s->nrequest; k++)
+    if ((int)s->request[k].what == what && s->request[k].index >= n) n = s->request[k].index + 1;
+  struct buffer b = {0};
+  for (int i = 0; i < n; i++) {
+    const char *one = "false";
+    for (int k = 0; k < s->nrequest; k++)
+      if ((int)s->request[k].what == what && s->request[k].index == i)
+        one = placement_in_lua(s->request[k].to, 0);
+    put(&b, "%s%s", i ? ", " : "", one);
+  }
+  return n == 1 ? b.text : text("{%s}", b.text);
+}
+
+static const struct layout_request *asks(const struct style *s, int what)
+{
+  for (int k = 0; k < s->nrequest; k++)
+    if ((int)s->request[k].what == what) return &s->request[k];
+  return NULL;
+}
+
+static int last_dimension_of_output(const struct style *s)
+{
+  for (int c = 0; c < graph->ncall; c++)
+    if (graph->call[c].module == s->module && graph->call[c].nout)
+      return graph->value[graph->call[c].out[0]].shape.ndim - 1;
+  return NONE;
+}
+
+static const char *style_in_lua(const struct style *s)
+{
+  const struct layout_request *in = asks(s, REQUEST_INPUT), *out = asks(s, REQUEST_OUTPUT);
+  if (!strcmp(s->name, "Colwise") || !strcmp(s->name, "Rowwise")) {
+    const struct placement p = out->to;
+    const bool is_usual = s->name[0] == 'R' ? p.kind == REPLICATE
+                                            : p.kind == SHARD && !p.cut_order &&
+                                                  p.dim == last_dimension_of_output(s);
+    if (is_usual) return text("%s()", s->name);
+    return text("%s{output_layouts = %s}", s->name, placement_in_lua(p, 0));
+  }
+  if (strcmp(s->name, "ModuleLayouts") != 0) {
+    struct buffer b = {0};
+    put(&b, "%s{", s->name);
+    if (in) put(&b, "desired_input_layouts = %s", list_in_lua(s, REQUEST_INPUT));
+    if (out) put(&b, "%sdesired_output_layouts = %s", in ? ", " : "", list_in_lua(s, REQUEST_OUTPUT));
+    put(&b, "}");
+    return b.text;
+  }
+  struct buffer b = {0};
+  put(&b, "ModuleLayouts{parameters = {");
+  bool is_first = true;
+  for (int k = 0; k < s->nrequest; k++) {
+    const struct layout_request *r = &s->request[k];
+    if (r->what != REQUEST_PARAMETER) continue;
+    put(&b, "%s%s = %s", is_first ? "" : ", ", last_name(graph->value[r->value].name),
+        placement_in_lua(r->to, 0));
+    is_first = false;
+  }
+  put(&b, "}");
+  if (in) put(&b, ", inputs = %s", list_in_lua(s, REQUEST_INPUT));
+  if (out) put(&b, ", outputs = %s", list_in_lua(s, REQUEST_OUTPUT));
+  put(&b, "}");
+  return b.text;
+}
+
+/* A line of a table: a pattern, what it gets, and whether all modules that match it get that. */
+struct line {
+  const char *pattern, *path, *what;
+};
+
+static const char *quoted(const char *s)
+{
+  return text("[\"%s\"]", s);
+}
+
+/* Whether each module of the pattern has a style of this text, from `first` on. */
+static bool all_have(const char *pattern, const char *what, const struct line *list, int n)
+{
+  for (int m = 0; m < graph->nmodule; m++) {
+    if (strcmp(pattern_of(graph->module[m].path), pattern) != 0) continue;
+    bool has = false;
+    for (int i = 0; i < n && !has; i++)
+      has = !strcmp(list[i].path, graph->module[m].path) && !strcmp(list[i].what, what);
+    if (!has) return false;
+  }
+  return true;
+}
+
+static void put_styles(struct buffer *b, int first, int mesh_dim)
+{
+  struct line *list = alloc((size_t)(graph->nstyle - first + 1) * sizeof *list);
+  int n = 0;
+  const char *of_model = NULL;
+  for (int i = first; i < graph->nstyle; i++) {
+    const struct style *s = &graph->style[i];
+    if (s->mesh_dim != mesh_dim) continue;
+    const char *path = graph->module[s->module].path;
+    if (!*path)
+      of_model = style_in_lua(s);
+    else
+      list[n++] = (struct line){pattern_of(path), path, style_in_lua(s)};
+  }
+  const char *mesh = printable(graph->mesh.name[mesh_dim]);
+  if (of_model) put(b, "parallelize(model, mesh.%s, %s)\n", mesh, of_model);
+  if (!n) return;
+  put(b, "parallelize(model, mesh.%s, {\n", mesh);
+  for (int i = 0; i < n; i++) {
+    const bool is_whole = all_have(list[i].pattern, list[i].what, list, n);
+    const char *key = is_whole ? list[i].pattern : list[i].path;
+    bool is_said = false;
+    for (int k = 0; k < i && is_whole && !is_said; k++)
+      is_said = !strcmp(list[k].pattern, list[i].pattern);
+    if (is_said) continue;
+    const bool is_name = key[strcspn(key, ".*0123456789")] == 0;
+    put(b, "  %s = %s,\n", is_name ? key : quoted(key), list[i].what);
+  }
+  put(b, "})\n");
+}
+
+/* "model.layers[1].attention" */
+static const char *module_in_lua(int module)
+{
+  struct buffer b = {0};
+  put(&b, "model");
+  for (const char *at = graph->module[module].path; *at;) {
+    const size_t n = strcspn(at, ".");
+    if (strspn(at, "0123456789") >= n) {
+      int number = 0;
+      for (size_t i = 0; i < n; i++) number = 10 * number + at[i] - '0';
+      put(&b, "[%d]", number + 1);
+    } else {
+      put(&b, ".");
+      put_text(&b, at, n);
+    }
+    at += n;
+    at += *at == '.';
+  }
+  return b.text;
+}
+
+static void put_units(struct buffer *b, int first)
+{
+  for (int u = first; u < graph->nunit; u++) {
+    const struct unit *unit = &graph->unit[u];
+    struct buffer list = {0};
+    int n = 0;
+    if (unit->module >= 0 && unit->line < 0) continue;
+    for (int m = 0; m < graph->nmodule; m++) {
+      if (graph->module[m].unit != u) continue;
+      const int parent = graph->module[m].parent;
+      if (parent != NONE && graph->module[parent].unit == u) continue;
+      put(&list, "%s%s", n++ ? ", " : "", module_in_lua(m));
+    }
+    struct buffer dims = {0};
+    int ndim = 0, last = NONE;
+    for (int d = 0; d < graph->mesh.ndim; d++) {
+      if (!(unit->shards >> d & 1)) continue;
+      if (ndim++) put(&dims, "%s\"%s\"", ndim > 2 ? ", " : "", graph->mesh.name[d]);
+      if (last == NONE) last = d;
+    }
+    put(b, n > 1 ? "fully_shard({%s}, mesh.%s" : "fully_shard(%s, mesh.%s", list.text,
+        graph->mesh.name[last]);
+    if (ndim > 1) put(b, ", {also = mesh{%s}}", dims.text);
+    put(b, ")\n");
+  }
+}
+
+void print_styles(int first, int units, const struct automatic *a)
+{
+  struct buffer b = {0};
+  put(&b, "%s:%d: note: auto() chose\n", file_of_line(plan_options->path, a->line),
+      a->line % LINES_OF_FILE);
+  for (int d = 0; d < graph->mesh.ndim; d++) put_styles(&b, first, d);
+  put_units(&b, units);
+  if (first == graph->nstyle && units == graph->nunit) put(&b, "nothing: all is as it is\n");
+  plan_options->notes = text("%s%s", plan_options->notes ? plan_options->notes : "", b.text);
+}
