@@ -18,6 +18,7 @@ struct node {
   int variable;      /* or NONE: it has none */
   int users;         /* operands of operations that stand for others */
   bool is_known;
+  bool is_joint; /* a parameter of a module that has others: a unit has all of them */
 };
 
 /* An operation that stands for others, with what it may do. */
@@ -341,7 +342,9 @@ static double cost_of_output(const struct solving *g, const struct op *op, int k
   const int value = op->out + k;
   if (!g->f.leaves[value] && h.layout != s->out[k]) return INFINITY;
   const int shape = shape_of(value, graph->value[value].type);
-  double cost = cost_of_move(&g->s, shape, s->out[k], h.layout);
+  /* Of two ways that cost the same, the readers ask for the move, not the maker. */
+  const double aside = 5e-4 * (s->out[k] != h.layout || h.pending);
+  double cost = cost_of_move(&g->s, shape, s->out[k], h.layout) + aside;
   if (g->has_gradient[value])
     cost += cost_of_move(&g->s, shape, gradient_home(g, h), s->out_gradient[k]);
   return cost / g->s.parts;
@@ -359,6 +362,12 @@ static double price_of_home(const struct solving *g, int parameter, struct home 
 static bool is_parameter(int node)
 {
   return node < graph->nvalue && graph->value[node].role == PARAMETER;
+}
+
+/* Whether one operation alone decides about the parameter. */
+static bool is_alone(const struct solving *g, int node)
+{
+  return is_parameter(node) && g->node[node].users == 1 && !g->node[node].is_joint;
 }
 
 /* The operand's node, or NONE: it has no cost. */
@@ -388,7 +397,7 @@ static void set_base(struct solving *g, struct folded_op *p)
   for (int i = 0; i < p->nstrategy; i++) p->base[i] = p->strategy[i].cost;
   for (int o = 0; o < op->nin; o++) {
     const int node = node_of_operand(g, p, o);
-    if (node == NONE || !is_parameter(node) || g->node[node].users > 1) continue;
+    if (node == NONE || !is_alone(g, node)) continue;
     for (int i = 0; i < p->nstrategy; i++) {
       double least = INFINITY;
       for (int h = 0; h < g->node[node].n; h++) {
@@ -418,7 +427,7 @@ static int variable_nodes(const struct solving *g, const struct folded_op *p, in
   for (int o = 0; o < operand_count(op); o++) {
     const int node = node_of_operand(g, p, o);
     if (node == NONE || lists_number(list, n, node)) continue;
-    if (is_parameter(node) && g->node[node].users == 1) continue;
+    if (is_alone(g, node)) continue;
     list[n++] = node;
   }
   return n;
@@ -528,6 +537,40 @@ static void add_moves(struct solving *g)
       for (int k = 0; k < b->n; k++)
         cost[h * b->n + k] = list[i].times * cost_between(g, list[i].value, list[i].has_gradient, a->home[h], b->home[k]);
     int variable[2] = {variable_of(g, list[i].from), variable_of(g, list[i].to)};
+    add_table(g->tables, 2, variable, cost);
+  }
+}
+
+/* The parameters of one module are gathered together, or none of them is. */
+static void find_joint_parameters(struct solving *g)
+{
+  int *last = alloc((size_t)(graph->nmodule + 1) * sizeof *last);
+  for (int m = 0; m < graph->nmodule; m++) last[m] = NONE;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (!is_parameter(i) || node_of(&g->f, i) != i || !g->asked->chooses[v->module]) continue;
+    if (!g->node[i].users || v->unit != NONE || !v->shape.ndim) continue;
+    if (last[v->module] != NONE) g->node[i].is_joint = g->node[last[v->module]].is_joint = true;
+    last[v->module] = i;
+  }
+}
+
+static void join_parameters(struct solving *g)
+{
+  int *last = alloc((size_t)(graph->nmodule + 1) * sizeof *last);
+  for (int m = 0; m < graph->nmodule; m++) last[m] = NONE;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct node *n = &g->node[i];
+    if (!n->is_joint || !n->n) continue;
+    const int before = last[graph->value[i].module];
+    last[graph->value[i].module] = i;
+    if (before == NONE) continue;
+    const struct node *b = &g->node[before];
+    double *cost = alloc((size_t)n->n * (size_t)b->n * sizeof *cost);
+    for (int h = 0; h < b->n; h++)
+      for (int k = 0; k < n->n; k++)
+        cost[h * n->n + k] = b->home[h].gathered == n->home[k].gathered ? 0 : INFINITY;
+    const int variable[2] = {variable_of(g, before), variable_of(g, i)};
     add_table(g->tables, 2, variable, cost);
   }
 }
@@ -643,7 +686,7 @@ static int best_strategy(const struct solving *g, const struct folded_op *p, con
     double cost = p->base[i];
     for (int o = 0; o < operand_count(op); o++) {
       const int node = node_of_operand(g, p, o);
-      if (node == NONE || (is_parameter(node) && g->node[node].users == 1)) continue;
+      if (node == NONE || is_alone(g, node)) continue;
       cost += p->times * cost_of_operand(g, p, o, node, home[node], &p->strategy[i]);
     }
     if (cost < least) least = cost, best = i;
@@ -669,7 +712,7 @@ static void read_solution(struct solving *g, struct solution *to, const int *val
         p->variable != NONE ? value[p->variable] : best_strategy(g, p, to->home);
     for (int o = 0; o < op->nin; o++) {
       const int node = node_of_operand(g, p, o);
-      if (node == NONE || !is_parameter(node) || g->node[node].users > 1) continue;
+      if (node == NONE || !is_alone(g, node)) continue;
       to->home[node] = g->node[node].home[p->chosen[best][o]];
       to->has_home[node] = true;
     }
@@ -708,11 +751,13 @@ struct solution solve_placements(const struct automatic *a, double price)
   }
   for (int i = 0; i < graph->nvalue; i++)
     if (is_parameter(i) && node_of(&g->f, i) != i) g->node[i].users = 0;
+  find_joint_parameters(g);
   g->tables = new_tables();
   for (int at = 0; at < graph->norder; at++)
     if (times[graph->order[at]]) take_operation(g, graph->order[at], times[graph->order[at]]);
   for (int k = 0; k < g->npart; k++) add_part_tables(g, &g->part[k]);
   add_moves(g);
+  join_parameters(g);
   int *value = alloc((size_t)(100000 + g->f.nnode) * sizeof *value);
   struct solution to = {.folded = g->f, .space = g->s};
   to.is_exact = eliminate(g->tables, value, &to.cost);

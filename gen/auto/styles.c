@@ -316,6 +316,31 @@ static void order_styles(int first)
     }
 }
 
+/* Whether the module is this one or within it. */
+static bool is_below(int module, int above)
+{
+  while (module != NONE && module != above) module = graph->module[module].parent;
+  return module != NONE;
+}
+
+/* A unit of all parameters of a module of a list is a unit of that module. */
+static void widen_units(int first)
+{
+  const int *element = outermost_elements();
+  for (int u = first; u < graph->nunit; u++) {
+    const int e = element[graph->unit[u].module];
+    bool is_whole = e != NONE;
+    for (int i = 0; i < graph->nvalue && is_whole; i++)
+      if (graph->value[i].role == PARAMETER && is_below(graph->value[i].module, e))
+        is_whole = graph->value[i].unit == u;
+    if (!is_whole) continue;
+    for (int m = e; m < graph->nmodule; m++)
+      if (is_below(m, e)) graph->module[m].unit = u;
+    graph->unit[u].module = e;
+    graph->unit[u].name = graph->module[e].path;
+  }
+}
+
 void add_styles_of(const struct solution *s, const struct automatic *a)
 {
   struct writing w = {.s = s, .a = a};
@@ -329,5 +354,6 @@ void add_styles_of(const struct solution *s, const struct automatic *a)
   order_styles(first);
   const int units = graph->nunit;
   add_units(&w);
+  widen_units(units);
   print_styles(first, units, a);
 }

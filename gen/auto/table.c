@@ -159,12 +159,15 @@ static void put_styles(struct buffer *b, int first, int mesh_dim)
   put(b, "})\n");
 }
 
-/* "model.layers[1].attention" */
-static const char *module_in_lua(int module)
+/* "model.layers[1].attention"; within an element of a list "layer.attention". */
+static const char *module_in_lua(int module, int element)
 {
   struct buffer b = {0};
-  put(&b, "model");
-  for (const char *at = graph->module[module].path; *at;) {
+  const char *at = graph->module[module].path;
+  put(&b, element == NONE ? "model" : "layer");
+  if (element != NONE) at += strlen(graph->module[element].path);
+  at += *at == '.';
+  while (*at) {
     const size_t n = strcspn(at, ".");
     if (strspn(at, "0123456789") >= n) {
       int number = 0;
@@ -180,30 +183,54 @@ static const char *module_in_lua(int module)
   return b.text;
 }
 
+/* The call of fully_shard that makes the unit. */
+static const char *unit_in_lua(int u, int element)
+{
+  const struct unit *unit = &graph->unit[u];
+  struct buffer list = {0}, dims = {0}, b = {0};
+  int n = 0, ndim = 0, first = NONE;
+  for (int m = 0; m < graph->nmodule; m++) {
+    if (graph->module[m].unit != u) continue;
+    const int parent = graph->module[m].parent;
+    if (parent != NONE && graph->module[parent].unit == u) continue;
+    put(&list, "%s%s", n++ ? ", " : "", module_in_lua(m, element));
+  }
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (!(unit->shards >> d & 1)) continue;
+    if (ndim++) put(&dims, "%s\"%s\"", ndim > 2 ? ", " : "", graph->mesh.name[d]);
+    if (first == NONE) first = d;
+  }
+  put(&b, n > 1 ? "fully_shard({%s}, mesh.%s" : "fully_shard(%s, mesh.%s", list.text,
+      graph->mesh.name[first]);
+  if (ndim > 1) put(&b, ", {also = mesh{%s}}", dims.text);
+  put(&b, ")");
+  return b.text;
+}
+
 static void put_units(struct buffer *b, int first)
 {
+  const int *element = outermost_elements();
+  bool *is_said = alloc((size_t)(graph->nunit + 1) * sizeof *is_said);
   for (int u = first; u < graph->nunit; u++) {
-    const struct unit *unit = &graph->unit[u];
-    struct buffer list = {0};
-    int n = 0;
-    if (unit->module >= 0 && unit->line < 0) continue;
-    for (int m = 0; m < graph->nmodule; m++) {
-      if (graph->module[m].unit != u) continue;
-      const int parent = graph->module[m].parent;
-      if (parent != NONE && graph->module[parent].unit == u) continue;
-      put(&list, "%s%s", n++ ? ", " : "", module_in_lua(m));
+    if (is_said[u]) continue;
+    const int e = element[graph->unit[u].module];
+    const int list = e == NONE ? NONE : graph->module[e].parent;
+    const char *call = unit_in_lua(u, e);
+    int members = 0, alike = 0;
+    for (int m = 0; m < graph->nmodule && list != NONE; m++) members += graph->module[m].parent == list;
+    for (int k = u; k < graph->nunit && list != NONE; k++) {
+      const int other = element[graph->unit[k].module];
+      alike += other != NONE && graph->module[other].parent == list && !strcmp(unit_in_lua(k, other), call);
     }
-    struct buffer dims = {0};
-    int ndim = 0, last = NONE;
-    for (int d = 0; d < graph->mesh.ndim; d++) {
-      if (!(unit->shards >> d & 1)) continue;
-      if (ndim++) put(&dims, "%s\"%s\"", ndim > 2 ? ", " : "", graph->mesh.name[d]);
-      if (last == NONE) last = d;
+    if (list == NONE || alike != members || members == 1) {
+      put(b, "%s\n", unit_in_lua(u, NONE));
+      continue;
     }
-    put(b, n > 1 ? "fully_shard({%s}, mesh.%s" : "fully_shard(%s, mesh.%s", list.text,
-        graph->mesh.name[last]);
-    if (ndim > 1) put(b, ", {also = mesh{%s}}", dims.text);
-    put(b, ")\n");
+    put(b, "for _, layer in ipairs(%s) do %s end\n", module_in_lua(list, NONE), call);
+    for (int k = u; k < graph->nunit; k++) {
+      const int other = element[graph->unit[k].module];
+      if (other != NONE && graph->module[other].parent == list && !strcmp(unit_in_lua(k, other), call)) is_said[k] = true;
+    }
   }
 }
 
