@@ -2,41 +2,17 @@
    tables that have it become one, of its neighbours, with the least over its values. Which value
    that is, is kept for the way back. Exact, as long as no table grows beyond a bound: then a
    variable gets the value that looks best. */
-#include "auto/auto.h"
+#include "auto/tables.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <stdio.h>
 #include <string.h>
 
-enum { MOST_SCOPE = 16 };
 static const double MOST_WORK = 4e8, MOST_CELLS = 3e7;
 
-struct table {
-  int n, variable[MOST_SCOPE];
-  double *cost;
-  bool is_gone;
-};
-
-/* A variable that was eliminated: its value by those of its neighbours. */
-struct decision {
-  int variable, n, neighbour[MOST_SCOPE];
-  uint16_t *value; /* NULL: it is `fixed` */
-  int fixed;
-};
-
-struct tables {
-  int nvariable, variable_room, *size;
-  int ntable, table_room;
-  struct table *table;
-  int ndecision, decision_room;
-  struct decision *decision;
-  bool is_exact;
-};
-
-static void *room_for(size_t n, size_t size)
+void *table_memory(size_t n, size_t size)
 {
-  void *at = malloc(n * size);
+  void *at = malloc(n ? n * size : 1);
   if (!at) plan_error(0, "auto(): there is no memory for the search");
   return at;
 }
@@ -65,7 +41,7 @@ static struct table *new_table(struct tables *t, int n, const int *variable)
     x->variable[i] = variable[i];
     cells *= (size_t)t->size[variable[i]];
   }
-  x->cost = room_for(cells, sizeof *x->cost);
+  x->cost = table_memory(cells, sizeof *x->cost);
   return x;
 }
 
@@ -119,7 +95,7 @@ static double *with_last(const struct tables *t, const struct table *x, int vari
     if (x->variable[i] != variable) from[n] = i, order[n++] = x->variable[i];
   for (int i = 0; i < x->n; i++)
     if (x->variable[i] == variable) from[n] = i, order[n++] = variable;
-  double *to = room_for(cells, sizeof *to);
+  double *to = table_memory(cells, sizeof *to);
   int at[MOST_SCOPE] = {0};
   size_t where = 0;
   for (size_t c = 0; c < cells; c++) {
@@ -174,8 +150,8 @@ static void eliminate_one(struct tables *t, int variable)
   struct decision *d = &t->decision[t->ndecision++];
   *d = (struct decision){.variable = variable, .n = nscope};
   memcpy(d->neighbour, scope, sizeof scope);
-  d->value = room_for(cells, sizeof *d->value);
-  double *sum = room_for((size_t)size, sizeof *sum);
+  d->value = table_memory(cells, sizeof *d->value);
+  double *sum = table_memory((size_t)size, sizeof *sum);
   int at[MOST_SCOPE] = {0};
   for (size_t c = 0; c < cells; c++) {
     for (int v = 0; v < size; v++) sum[v] = 0;
@@ -223,7 +199,7 @@ static void fix(struct tables *t, int variable, int value)
 static int likely_value(const struct tables *t, int variable)
 {
   const int size = t->size[variable];
-  double *sum = room_for((size_t)size, sizeof *sum);
+  double *sum = table_memory((size_t)size, sizeof *sum);
   for (int v = 0; v < size; v++) sum[v] = 0;
   for (int k = 0; k < t->ntable; k++) {
     const struct table *x = &t->table[k];
@@ -246,7 +222,7 @@ static int likely_value(const struct tables *t, int variable)
   return best;
 }
 
-bool eliminate(struct tables *t, int *value, double *least)
+bool eliminate_all(struct tables *t, int *value, double *least)
 {
   bool *is_gone = alloc((size_t)(t->nvariable + 1) * sizeof *is_gone);
   double *work = alloc((size_t)(t->nvariable + 1) * sizeof *work);
@@ -275,7 +251,6 @@ bool eliminate(struct tables *t, int *value, double *least)
       t->is_exact = false;
       for (int v = 0; v < t->nvariable; v++) work[v] = ANEW;
     } else {
-      if (getenv("AUTO_TABLES")) { fprintf(stderr, "var %d size %d n %d work %g:", best, t->size[best], n, work[best]); for (int i=0;i<n;i++) fprintf(stderr," %d", t->size[list[i]]); fprintf(stderr,"\n"); }
       eliminate_one(t, best);
       for (int i = 0; i < n; i++) work[list[i]] = ANEW;
     }
@@ -292,6 +267,15 @@ bool eliminate(struct tables *t, int *value, double *least)
     value[d->variable] = d->value ? d->value[where] : d->fixed;
   }
   return t->is_exact;
+}
+
+bool eliminate(struct tables *t, int *value, double *least)
+{
+  leave_out_values(t);
+  const bool is_exact = eliminate_all(t, value, least);
+  for (int v = 0; v < t->nvariable; v++)
+    if (t->kept && t->kept[v]) value[v] = t->kept[v][value[v]];
+  return is_exact;
 }
 
 void free_tables(struct tables *t)
