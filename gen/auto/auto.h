@@ -45,6 +45,7 @@ int value_of_node(const struct folded *f, int node);
 /* The home of a node. */
 struct home {
   int layout;
+  int gradient;      /* the layout of its gradient */
   unsigned pending;  /* dimensions where its gradient stays pending */
   unsigned gathered; /* a parameter: dimensions over which it is cut, and gathered where used */
 };
@@ -65,11 +66,8 @@ struct layout layout_of_number(int number);
 struct home whole_home(void);
 /* Whether all ranks have equal parts. */
 bool cuts_evenly(const struct auto_space *s, struct shape shape, struct layout layout);
-/* A number for a shape and the bytes of an element. */
-int number_of_shape(struct shape shape, int64_t bytes);
-/* What moving a tensor costs. */
-double cost_of_move(const struct auto_space *s, int shape, int from, int to);
-double bytes_of_part(int shape, int layout);
+/* What moving a tensor of so many bytes costs. */
+double cost_of_move(const struct auto_space *s, double bytes, int from, int to);
 
 /* -------------------------------------------------------------------------------- strategies.c */
 

@@ -86,23 +86,8 @@ struct layout layout_of_number(int number)
 struct home whole_home(void)
 {
   const struct layout whole = {.on = {{.kind = REPLICATE}}};
-  return (struct home){.layout = number_of_layout(whole)};
-}
-
-static int nshape, shape_room;
-static struct known_shape {
-  struct shape shape;
-  int64_t bytes;
-  double all; /* bytes of the whole */
-} * shape_list;
-
-int number_of_shape(struct shape shape, int64_t bytes)
-{
-  for (int i = 0; i < nshape; i++)
-    if (shape_list[i].bytes == bytes && same_shape(shape_list[i].shape, shape)) return i;
-  GROW(shape_list, nshape, shape_room);
-  shape_list[nshape] = (struct known_shape){shape, bytes, (double)(elements(shape) * bytes)};
-  return nshape++;
+  const int number = number_of_layout(whole);
+  return (struct home){.layout = number, .gradient = number};
 }
 
 bool cuts_evenly(const struct auto_space *s, struct shape shape, struct layout layout)
@@ -121,16 +106,6 @@ bool cuts_evenly(const struct auto_space *s, struct shape shape, struct layout l
 }
 
 /* --------------------------------------------------------------------------------- moved bytes */
-
-double bytes_of_part(int shape, int layout)
-{
-  const struct known_shape *of = &shape_list[shape];
-  int coordinate[MAX_MESH] = {0};
-  return (double)(elements(
-                      local_part(&graph->mesh, of->shape, layout_list[layout].layout, coordinate)
-                          .shape) *
-                  of->bytes);
-}
 
 static struct layout without_pending(struct layout l)
 {
@@ -288,7 +263,7 @@ static struct price_of_move find_price(const struct auto_space *s, struct layout
   return p;
 }
 
-double cost_of_move(const struct auto_space *s, int shape, int from, int to)
+double cost_of_move(const struct auto_space *s, double bytes, int from, int to)
 {
   /* By layouts before and after; rows are as long as the list of layouts was. */
   static int nrow, row_room;
@@ -314,5 +289,5 @@ double cost_of_move(const struct auto_space *s, int shape, int from, int to)
     p = &row[from].at[to];
     *p = found;
   }
-  return p->bytes * shape_list[shape].all + p->steps * STEP;
+  return p->bytes * bytes + p->steps * STEP;
 }

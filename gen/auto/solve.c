@@ -47,7 +47,19 @@ struct solving {
 
 /* -------------------------------------------------------------------------------------- domains */
 
-static void add_home(struct node *n, struct home h)
+/* The layout of the gradient of a value in this home. */
+static int gradient_home(const struct auto_space *s, struct home h)
+{
+  struct layout l = layout_of_number(h.layout);
+  for (int i = 0; i < s->ndim; i++) {
+    struct placement *p = &l.on[s->dim[i]];
+    if (p->kind == PARTIAL) *p = (struct placement){0};
+    if (h.pending >> s->dim[i] & 1) *p = (struct placement){.kind = PARTIAL, .reduction = SUM};
+  }
+  return number_of_layout(l);
+}
+
+static void add_home(const struct auto_space *s, struct node *n, struct home h)
 {
   for (int i = 0; i < n->n; i++)
     if (n->home[i].layout == h.layout && n->home[i].pending == h.pending &&
@@ -55,6 +67,7 @@ static void add_home(struct node *n, struct home h)
       return;
   if (n->n == MOST_HOMES) return;
   GROW(n->home, n->n, n->room);
+  h.gradient = gradient_home(s, h);
   n->home[n->n++] = h;
 }
 
@@ -66,7 +79,7 @@ static void add_with_pending(const struct solving *g, struct node *n, int layout
   for (int i = 0; i < g->s.ndim && has_gradient; i++)
     if (l.on[g->s.dim[i]].kind == REPLICATE) whole |= 1u << g->s.dim[i];
   for (unsigned some = whole;; some = (some - 1) & whole) {
-    add_home(n, (struct home){.layout = layout, .pending = some});
+    add_home(&g->s, n, (struct home){.layout = layout, .pending = some});
     if (!some) break;
   }
 }
@@ -207,11 +220,11 @@ static void set_parameter_domain(const struct solving *g, struct node *n, int va
     if (!fits) continue;
     if (!may_gather) is_whole = 0;
     for (unsigned some = is_whole;; some = (some - 1) & is_whole) {
-      add_home(n, (struct home){.layout = whole.home[i].layout, .gathered = some | gathered});
+      add_home(&g->s, n, (struct home){.layout = whole.home[i].layout, .gathered = some | gathered});
       if (!some) break;
     }
   }
-  if (!n->n) add_home(n, (struct home){.layout = number_of_layout(chosen_part(g, at))});
+  if (!n->n) add_home(&g->s, n, (struct home){.layout = number_of_layout(chosen_part(g, at))});
 }
 
 /* The domain of a node that no operation of the program makes. */
@@ -227,7 +240,7 @@ static void need_domain(struct solving *g, int node)
     return;
   }
   if (node < graph->nvalue) { /* an input of the step */
-    add_home(n, (struct home){.layout = number_of_layout(chosen_part(g, v->layout))});
+    add_home(&g->s, n, (struct home){.layout = number_of_layout(chosen_part(g, v->layout))});
     return;
   }
   const int e = node - graph->nvalue;
@@ -262,31 +275,28 @@ static void set_output_domain(struct solving *g, const struct folded_op *p, int 
 
 /* ---------------------------------------------------------------------------------------- costs */
 
-static int shape_of(int value, enum type type)
+static double bytes_of(int value, enum type type)
 {
-  return number_of_shape(graph->value[value].shape, type_bytes(type));
+  return (double)(elements(graph->value[value].shape) * type_bytes(type));
 }
 
-/* The layout of the gradient of a value in this home. */
-static int gradient_home(const struct solving *g, struct home h)
+/* The bytes of the part of a rank that has the most. */
+static double bytes_of_part(int value, struct layout layout)
 {
-  struct layout l = layout_of_number(h.layout);
-  for (int i = 0; i < g->s.ndim; i++) {
-    struct placement *p = &l.on[g->s.dim[i]];
-    if (p->kind == PARTIAL) *p = (struct placement){0};
-    if (h.pending >> g->s.dim[i] & 1) *p = (struct placement){.kind = PARTIAL, .reduction = SUM};
-  }
-  return number_of_layout(l);
+  const struct value *v = &graph->value[value];
+  const int coordinate[MAX_MESH] = {0};
+  return (double)(elements(local_part(&graph->mesh, v->shape, layout, coordinate).shape) *
+                  type_bytes(v->type));
 }
 
 /* From one home of a value to another one, and its gradient back. */
 static double cost_between(const struct solving *g, int value, bool has_gradient, struct home from,
                            struct home to)
 {
-  const int shape = shape_of(value, graph->value[value].type);
-  double cost = cost_of_move(&g->s, shape, from.layout, to.layout);
+  const double bytes = bytes_of(value, graph->value[value].type);
+  double cost = cost_of_move(&g->s, bytes, from.layout, to.layout);
   if (has_gradient)
-    cost += cost_of_move(&g->s, shape, gradient_home(g, to), gradient_home(g, from));
+    cost += cost_of_move(&g->s, bytes, to.gradient, from.gradient);
   return cost / g->s.parts;
 }
 
@@ -315,11 +325,11 @@ static double cost_of_parameter(const struct solving *g, const struct op *op, in
   const int cut = number_of_layout(cut_home(g, &v->shape, h));
   double cost = 0;
   if (h.gathered) {
-    const double gather = cost_of_move(&g->s, shape_of(parameter, v->used_as), cut, s->in[input]);
+    const double gather = cost_of_move(&g->s, bytes_of(parameter, v->used_as), cut, s->in[input]);
     cost = gather * microbatches() * (g->has_gradient[op->out] && is_read_again(g, op, input) ? 2 : 1);
   }
   if (g->has_gradient[parameter])
-    cost += cost_of_move(&g->s, shape_of(parameter, v->reduced_as), s->in_gradient[input], cut);
+    cost += cost_of_move(&g->s, bytes_of(parameter, v->reduced_as), s->in_gradient[input], cut);
   return cost;
 }
 
@@ -329,10 +339,10 @@ static double cost_of_input(const struct solving *g, const struct op *op, int in
   const int value = op->in[input];
   if (node < graph->nvalue && graph->value[node].role == PARAMETER)
     return cost_of_parameter(g, op, input, h, s);
-  const int shape = shape_of(value, graph->value[value].type);
-  double cost = cost_of_move(&g->s, shape, h.layout, s->in[input]);
+  const double bytes = bytes_of(value, graph->value[value].type);
+  double cost = cost_of_move(&g->s, bytes, h.layout, s->in[input]);
   if (g->has_gradient[value] && g->has_gradient[op->out])
-    cost += cost_of_move(&g->s, shape, s->in_gradient[input], gradient_home(g, h));
+    cost += cost_of_move(&g->s, bytes, s->in_gradient[input], h.gradient);
   return cost / g->s.parts * 1.01; /* a move that no style asks for */
 }
 
@@ -341,20 +351,19 @@ static double cost_of_output(const struct solving *g, const struct op *op, int k
 {
   const int value = op->out + k;
   if (!g->f.leaves[value] && h.layout != s->out[k]) return INFINITY;
-  const int shape = shape_of(value, graph->value[value].type);
+  const double bytes = bytes_of(value, graph->value[value].type);
   /* Of two ways that cost the same, the readers ask for the move, not the maker. */
   const double aside = 5e-4 * (s->out[k] != h.layout || h.pending);
-  double cost = cost_of_move(&g->s, shape, s->out[k], h.layout) + aside;
+  double cost = cost_of_move(&g->s, bytes, s->out[k], h.layout) + aside;
   if (g->has_gradient[value])
-    cost += cost_of_move(&g->s, shape, gradient_home(g, h), s->out_gradient[k]);
+    cost += cost_of_move(&g->s, bytes, h.gradient, s->out_gradient[k]);
   return cost / g->s.parts;
 }
 
 static double price_of_home(const struct solving *g, int parameter, struct home h)
 {
   const struct value *v = &graph->value[parameter];
-  return g->price * bytes_of_part(shape_of(parameter, v->type),
-                                  number_of_layout(cut_home(g, &v->shape, h)));
+  return g->price * bytes_of_part(parameter, cut_home(g, &v->shape, h));
 }
 
 /* ------------------------------------------------------------------------------------ the tables */
@@ -433,20 +442,37 @@ static int variable_nodes(const struct solving *g, const struct folded_op *p, in
   return n;
 }
 
+static bool same_way(const struct op *op, int o, const struct strategy *a, const struct strategy *b)
+{
+  if (o < op->nin) return a->in[o] == b->in[o] && a->in_gradient[o] == b->in_gradient[o];
+  o -= op->nin;
+  return a->out[o] == b->out[o] && a->out_gradient[o] == b->out_gradient[o];
+}
+
 /* By home of the node and strategy: the cost of all its operands. */
 static double *costs_of_node(const struct solving *g, const struct folded_op *p, int node)
 {
   const struct op *op = &graph->op[p->op];
   const struct node *n = &g->node[node];
   double *cost = alloc((size_t)n->n * (size_t)p->nstrategy * sizeof *cost);
-  for (int h = 0; h < n->n; h++)
+  int *like = alloc((size_t)(p->nstrategy + 1) * sizeof *like);
+  double *each = alloc((size_t)(p->nstrategy + 1) * sizeof *each);
+  for (int o = 0; o < operand_count(op); o++) {
+    if (node_of_operand(g, p, o) != node) continue;
+    /* Strategies that take, or leave, it in the same way cost the same. */
     for (int i = 0; i < p->nstrategy; i++) {
-      double sum = 0;
-      for (int o = 0; o < operand_count(op); o++)
-        if (node_of_operand(g, p, o) == node)
-          sum += cost_of_operand(g, p, o, node, n->home[h], &p->strategy[i]);
-      cost[(size_t)h * (size_t)p->nstrategy + (size_t)i] = sum;
+      like[i] = 0;
+      while (!same_way(op, o, &p->strategy[like[i]], &p->strategy[i])) like[i]++;
     }
+    for (int h = 0; h < n->n; h++) {
+      double *row = cost + (size_t)h * (size_t)p->nstrategy;
+      for (int i = 0; i < p->nstrategy; i++) {
+        each[i] = like[i] < i ? each[like[i]]
+                              : cost_of_operand(g, p, o, node, n->home[h], &p->strategy[i]);
+        row[i] += each[i];
+      }
+    }
+  }
   return cost;
 }
 
@@ -613,17 +639,17 @@ static int strategies_of_request(struct solving *g, const struct op *op, int nod
 {
   const struct node *n = &g->node[node];
   struct strategy *s = alloc((size_t)(n->n + 1) * sizeof *s);
-  const int shape = shape_of(op->in[0], graph->value[op->in[0]].type);
+  const double bytes = bytes_of(op->in[0], graph->value[op->in[0]].type);
   for (int i = 0; i < n->n; i++) {
     struct layout from = layout_of_number(n->home[i].layout);
     const struct layout to = chosen_part(g, layout_after(op, from));
     s[i].in[0] = n->home[i].layout;
     s[i].out[0] = number_of_layout(to);
-    s[i].in_gradient[0] = gradient_home(g, (struct home){.layout = s[i].in[0]});
-    s[i].out_gradient[0] = gradient_home(g, (struct home){.layout = s[i].out[0]});
-    s[i].cost = cost_of_move(&g->s, shape, s[i].in[0], s[i].out[0]);
+    s[i].in_gradient[0] = gradient_home(&g->s, (struct home){.layout = s[i].in[0]});
+    s[i].out_gradient[0] = gradient_home(&g->s, (struct home){.layout = s[i].out[0]});
+    s[i].cost = cost_of_move(&g->s, bytes, s[i].in[0], s[i].out[0]);
     if (g->has_gradient[op->in[0]])
-      s[i].cost += cost_of_move(&g->s, shape, s[i].out_gradient[0], s[i].in_gradient[0]);
+      s[i].cost += cost_of_move(&g->s, bytes, s[i].out_gradient[0], s[i].in_gradient[0]);
     s[i].cost /= g->s.parts;
   }
   *list = s;
@@ -723,7 +749,7 @@ static void read_solution(struct solving *g, struct solution *to, const int *val
     if (v->role != PARAMETER) continue;
     const int node = node_of(&g->f, i);
     const struct home h = to->has_home[node] ? to->home[node] : whole_home();
-    to->parameters += bytes_of_part(shape_of(i, v->type), number_of_layout(cut_home(g, &v->shape, h)));
+    to->parameters += bytes_of_part(i, cut_home(g, &v->shape, h));
   }
 }
 
