@@ -383,7 +383,7 @@ static void give_tables_back(struct bounding *b)
 
 void leave_out_values(struct tables *t)
 {
-  enum { SWEEPS = 10, FEWEST = 24, MOST = 200 };
+  enum { SWEEPS = 6, FEWEST = 32, MOST = 200 };
   static const double LITTLE = 1e7;
   int most = 1;
   for (int v = 0; v < t->nvariable; v++)

@@ -55,6 +55,7 @@ static struct memo layouts;
 enum { CUT_DIMS = MAX_DIMS };
 struct known_layout {
   struct layout layout;
+  int plain; /* without pending sums; NONE: not known yet */
   bool is_strided;
   double size;  /* of a part, in parts of the whole */
   unsigned cut; /* a bit for each dimension that is cut */
@@ -73,7 +74,7 @@ int number_of_layout(struct layout layout)
   const int n = number_of_query(&layouts, &q);
   if (n >= nlayout) {
     GROW(layout_list, nlayout, layout_room);
-    layout_list[nlayout++] = (struct known_layout){.layout = layout};
+    layout_list[nlayout++] = (struct known_layout){.layout = layout, .plain = NONE};
   }
   return n;
 }
@@ -157,10 +158,19 @@ static bool same_strides(struct layout a, struct layout b)
   return true;
 }
 
-/* How much some rank lacks of its new part, in parts of the whole. */
-static double lacking(const struct auto_space *s, struct layout from, struct layout to)
+static int plain_number(int number)
 {
-  const int x = number_of_layout(without_pending(from)), y = number_of_layout(without_pending(to));
+  if (layout_list[number].plain == NONE) {
+    const int plain = number_of_layout(without_pending(layout_list[number].layout));
+    layout_list[number].plain = plain;
+  }
+  return layout_list[number].plain;
+}
+
+/* How much some rank lacks of its new part, in parts of the whole. */
+static double lacking(const struct auto_space *s, int from, int to)
+{
+  const int x = plain_number(from), y = plain_number(to);
   if (x == y) return 0;
   parts_of(s, x); /* these two may move the list */
   const struct known_layout *b = parts_of(s, y), *a = parts_of(s, x);
@@ -195,55 +205,56 @@ struct price_of_move {
 /* Each step counts a little, so that of equal costs that of fewer steps is taken. */
 static const double STEP = 1e-3;
 
-static double bytes_of_step(const struct auto_space *s, struct layout from, struct layout to, int d)
+static double bytes_of_step(const struct auto_space *s, int before, int after, int d)
 {
+  const struct layout from = layout_list[before].layout, to = layout_list[after].layout;
   const double n = graph->mesh.size[d], weight = s->weight[d];
   const enum placement_kind a = from.on[d].kind, b = to.on[d].kind;
   if (a == PARTIAL && b == PARTIAL) return INFINITY; /* of another reduction */
   if (b == PARTIAL) return a == REPLICATE ? 0 : INFINITY;
   if (a == PARTIAL) {
-    struct layout whole = from;
-    whole.on[d] = (struct placement){0};
     double all = 1;
     for (int i = 0; i < s->ndim; i++)
-      if (whole.on[s->dim[i]].kind == SHARD) all /= graph->mesh.size[s->dim[i]];
+      if (s->dim[i] != d && from.on[s->dim[i]].kind == SHARD) all /= graph->mesh.size[s->dim[i]];
     if (b == REPLICATE) return 2 * all * (n - 1) / n * weight;
     /* The sum leaves the parts of an innermost cut; another order takes an exchange more. */
     struct layout inner = from;
     inner.on[d] = to.on[d];
     inner.on[d].cut_order = MAX_MESH;
-    return (all * (n - 1) / n + lacking(s, usual_cut_order(inner), to)) * weight;
+    return (all * (n - 1) / n + lacking(s, number_of_layout(inner), after)) * weight;
   }
-  return lacking(s, from, to) * weight;
+  return lacking(s, before, after) * weight;
 }
 
 /* With the placement of this dimension of the mesh as in `to`. */
-static struct layout changed_to(struct layout from, struct layout to, int d)
+static int changed_to(int from, const struct layout *to, int d)
 {
-  from.on[d] = to.on[d];
-  return usual_cut_order(from);
+  struct layout l = layout_list[from].layout;
+  l.on[d] = to->on[d];
+  return number_of_layout(l);
 }
 
-static double least_of(const struct auto_space *s, struct layout now, struct layout to,
-                       unsigned left)
+static double least_of(const struct auto_space *s, int now, int to, unsigned left)
 {
-  if (!left) return same_layout(now, to) ? 0 : lacking(s, now, to);
+  const struct layout end = layout_list[to].layout;
+  if (!left) return lacking(s, now, to);
   double least = INFINITY;
   for (int i = 0; i < s->ndim; i++) {
     const int d = s->dim[i];
     if (!(left >> d & 1)) continue;
-    const struct layout next = changed_to(now, to, d);
+    const bool is_last = !(left & (left - 1));
+    const int next = is_last ? to : changed_to(now, &end, d);
     const double here = bytes_of_step(s, now, next, d);
     if (here >= least) continue;
-    const double rest = least_of(s, next, to, left & ~(1u << d));
+    const double rest = is_last ? 0 : least_of(s, next, to, left & ~(1u << d));
     if (here + rest < least) least = here + rest;
   }
   return least;
 }
 
-static struct price_of_move find_price(const struct auto_space *s, struct layout from,
-                                       struct layout to)
+static struct price_of_move find_price(const struct auto_space *s, int before, int after)
 {
+  const struct layout from = layout_list[before].layout, to = layout_list[after].layout;
   unsigned changed = 0, pending = 0;
   double slowest = 0;
   for (int i = 0; i < s->ndim; i++) {
@@ -255,9 +266,9 @@ static struct price_of_move find_price(const struct auto_space *s, struct layout
   }
   struct price_of_move p = {.is_known = true, .steps = __builtin_popcount(changed)};
   if (!changed) return p;
-  p.bytes = least_of(s, from, to, changed);
-  if (!pending) {
-    const double at_once = lacking(s, from, to) * slowest;
+  p.bytes = least_of(s, before, after, changed);
+  if (!pending && p.bytes > 0) {
+    const double at_once = lacking(s, before, after) * slowest;
     if (at_once < p.bytes) p.bytes = at_once, p.steps = 1;
   }
   return p;
@@ -284,8 +295,7 @@ double cost_of_move(const struct auto_space *s, double bytes, int from, int to)
   }
   struct price_of_move *p = &row[from].at[to];
   if (!p->is_known) {
-    const struct price_of_move found =
-        find_price(s, layout_list[from].layout, layout_list[to].layout);
+    const struct price_of_move found = find_price(s, from, to);
     p = &row[from].at[to];
     *p = found;
   }
