@@ -383,7 +383,7 @@ static void give_tables_back(struct bounding *b)
 
 void leave_out_values(struct tables *t)
 {
-  enum { SWEEPS = 6, FEWEST = 32, MOST = 200 };
+  enum { FIRST_SWEEPS = 6, SWEEPS = 16, FEWEST = 32, MOST = 200 };
   static const double LITTLE = 1e7;
   int most = 1;
   for (int v = 0; v < t->nvariable; v++)
@@ -394,7 +394,7 @@ void leave_out_values(struct tables *t)
   double **left = alloc((size_t)(t->nvariable + 1) * sizeof *left);
   if (work_left(&b) > LITTLE) leave_out_dear(&b); /* what cannot be */
   for (int most = FEWEST; most <= MOST && work_left(&b) > LITTLE; most *= 2) {
-    for (int k = 0; k < SWEEPS; k++) {
+    for (int k = 0; k < (most == FEWEST ? FIRST_SWEEPS : SWEEPS); k++) {
       sweep(&b, true, sum, room);
       sweep(&b, false, sum, room);
     }

@@ -105,9 +105,10 @@ static const char *style_in_lua(const struct style *s)
   return b.text;
 }
 
-/* A line of a table: a pattern, what it gets, and whether all modules that match it get that. */
+/* A line of a table: what a module gets. */
 struct line {
   const char *pattern, *path, *what;
+  bool is_said;
 };
 
 static const char *quoted(const char *s)
@@ -115,20 +116,18 @@ static const char *quoted(const char *s)
   return text("[\"%s\"]", s);
 }
 
-/* Whether each module of the pattern has a style of this text, from `first` on. */
-static bool all_have(const char *pattern, const char *what, const struct line *list, int n)
+/* Whether each module of the pattern has a line, and all say the same. */
+static bool all_have(const struct line *first, const char *const *pattern, const struct line *list,
+                     int n)
 {
-  for (int m = 0; m < graph->nmodule; m++) {
-    if (strcmp(pattern_of(graph->module[m].path), pattern) != 0) continue;
-    bool has = false;
-    for (int i = 0; i < n && !has; i++)
-      has = !strcmp(list[i].path, graph->module[m].path) && !strcmp(list[i].what, what);
-    if (!has) return false;
-  }
-  return true;
+  int modules = 0, lines = 0;
+  for (int m = 0; m < graph->nmodule; m++) modules += !strcmp(pattern[m], first->pattern);
+  for (int i = 0; i < n; i++)
+    lines += !strcmp(list[i].pattern, first->pattern) && !strcmp(list[i].what, first->what);
+  return lines == modules;
 }
 
-static void put_styles(struct buffer *b, int first, int mesh_dim)
+static void put_styles(struct buffer *b, int first, int mesh_dim, const char *const *pattern)
 {
   struct line *list = alloc((size_t)(graph->nstyle - first + 1) * sizeof *list);
   int n = 0;
@@ -140,19 +139,18 @@ static void put_styles(struct buffer *b, int first, int mesh_dim)
     if (!*path)
       of_model = style_in_lua(s);
     else
-      list[n++] = (struct line){pattern_of(path), path, style_in_lua(s)};
+      list[n++] = (struct line){pattern[s->module], path, style_in_lua(s), false};
   }
   const char *mesh = printable(graph->mesh.name[mesh_dim]);
   if (of_model) put(b, "parallelize(model, mesh.%s, %s)\n", mesh, of_model);
   if (!n) return;
   put(b, "parallelize(model, mesh.%s, {\n", mesh);
   for (int i = 0; i < n; i++) {
-    const bool is_whole = all_have(list[i].pattern, list[i].what, list, n);
+    if (list[i].is_said) continue;
+    const bool is_whole = all_have(&list[i], pattern, list, n);
+    for (int k = i; k < n && is_whole; k++)
+      list[k].is_said |= !strcmp(list[k].pattern, list[i].pattern);
     const char *key = is_whole ? list[i].pattern : list[i].path;
-    bool is_said = false;
-    for (int k = 0; k < i && is_whole && !is_said; k++)
-      is_said = !strcmp(list[k].pattern, list[i].pattern);
-    if (is_said) continue;
     const bool is_name = key[strcspn(key, ".*0123456789")] == 0;
     put(b, "  %s = %s,\n", is_name ? key : quoted(key), list[i].what);
   }
@@ -210,27 +208,26 @@ static const char *unit_in_lua(int u, int element)
 static void put_units(struct buffer *b, int first)
 {
   const int *element = outermost_elements();
-  bool *is_said = alloc((size_t)(graph->nunit + 1) * sizeof *is_said);
-  for (int u = first; u < graph->nunit; u++) {
+  const int n = graph->nunit - first;
+  bool *is_said = alloc((size_t)(n + 1) * sizeof *is_said);
+  const char **call = alloc((size_t)(n + 1) * sizeof *call);
+  int *list = alloc((size_t)(n + 1) * sizeof *list); /* that it is in an element of */
+  for (int u = 0; u < n; u++) {
+    const int e = element[graph->unit[first + u].module];
+    list[u] = e == NONE ? NONE : graph->module[e].parent;
+    call[u] = unit_in_lua(first + u, e);
+  }
+  for (int u = 0; u < n; u++) {
     if (is_said[u]) continue;
-    const int e = element[graph->unit[u].module];
-    const int list = e == NONE ? NONE : graph->module[e].parent;
-    const char *call = unit_in_lua(u, e);
     int members = 0, alike = 0;
-    for (int m = 0; m < graph->nmodule && list != NONE; m++) members += graph->module[m].parent == list;
-    for (int k = u; k < graph->nunit && list != NONE; k++) {
-      const int other = element[graph->unit[k].module];
-      alike += other != NONE && graph->module[other].parent == list && !strcmp(unit_in_lua(k, other), call);
-    }
-    if (list == NONE || alike != members || members == 1) {
-      put(b, "%s\n", unit_in_lua(u, NONE));
+    for (int m = 0; m < graph->nmodule; m++) members += graph->module[m].parent == list[u];
+    for (int k = u; k < n; k++) alike += list[k] == list[u] && !strcmp(call[k], call[u]);
+    if (list[u] == NONE || alike != members || members == 1) {
+      put(b, "%s\n", unit_in_lua(first + u, NONE));
       continue;
     }
-    put(b, "for _, layer in ipairs(%s) do %s end\n", module_in_lua(list, NONE), call);
-    for (int k = u; k < graph->nunit; k++) {
-      const int other = element[graph->unit[k].module];
-      if (other != NONE && graph->module[other].parent == list && !strcmp(unit_in_lua(k, other), call)) is_said[k] = true;
-    }
+    put(b, "for _, layer in ipairs(%s) do %s end\n", module_in_lua(list[u], NONE), call[u]);
+    for (int k = u; k < n; k++) is_said[k] |= list[k] == list[u] && !strcmp(call[k], call[u]);
   }
 }
 
@@ -239,7 +236,9 @@ void print_styles(int first, int units, const struct automatic *a)
   struct buffer b = {0};
   put(&b, "%s:%d: note: auto() chose\n", file_of_line(plan_options->path, a->line),
       a->line % LINES_OF_FILE);
-  for (int d = 0; d < graph->mesh.ndim; d++) put_styles(&b, first, d);
+  const char **pattern = alloc((size_t)(graph->nmodule + 1) * sizeof *pattern);
+  for (int m = 0; m < graph->nmodule; m++) pattern[m] = pattern_of(graph->module[m].path);
+  for (int d = 0; d < graph->mesh.ndim; d++) put_styles(&b, first, d, pattern);
   put_units(&b, units);
   if (first == graph->nstyle && units == graph->nunit) put(&b, "nothing: all is as it is\n");
   plan_options->notes = text("%s%s", plan_options->notes ? plan_options->notes : "", b.text);
