@@ -592,7 +592,7 @@ local function note_async(module, dim, options)
     {module = module, dim = dim, pieces = pieces == true and 0 or pieces, line = core.line()}
 end
 
---- parallelize(module, mesh, styles, options?): gives modules their styles, by patterns of their names:
+--- parallelize(module, mesh, styles, options?): gives modules their styles, or auto(), by patterns of their names:
 --- `{["layers.*.w1"] = Colwise()}`; or one style for the module itself. Gives the module.
 ---   async_tp: true, or a number of pieces: gathers and reductions travel in pieces, beside the products
 plan.parallelize = core.unwatched(function(module, mesh, styles, options)
