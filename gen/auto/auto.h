@@ -11,6 +11,7 @@
 #include "util/util.h"
 #include "ir/ir.h"
 #include "sharding/sharding.h"
+#include "target/target.h"
 
 /* -------------------------------------------------------------------------------------- fold.c */
 
@@ -81,9 +82,16 @@ struct strategy {
 
 /* Cost of work that ranks do alike: more than any move. */
 #define UNDIVIDED 1e15
-/* extra: by input, placements in which it may be, beside plain ones. */
-int find_strategies(const struct auto_space *s, const struct op *op, const struct list *strided,
-                    struct strategy **list);
+/* works: whether its work is to be divided; strided: by input, layouts with strided placements that
+   it may have. */
+int find_strategies(const struct auto_space *s, const struct op *op, bool works,
+                    const struct list *strided, struct strategy **list);
+
+/* ------------------------------------------------------------------------------------- works.c */
+
+/* By operation: whether its work is so much that ranks should divide it. times: of those that stand
+   for others; 0 for all others. */
+bool *operations_that_work(const int *times);
 
 /* --------------------------------------------------------------------------------- eliminate.c */
 
@@ -120,6 +128,8 @@ struct solution choose_placements(const struct automatic *a);
 
 /* Adds the styles and units of a solution to the graph. */
 void add_styles_of(const struct solution *s, const struct automatic *a);
+/* Whether its projection is several side by side, each a parameter. */
+bool parts_of_module(int module);
 
 /* ------------------------------------------------------------------------------------- table.c */
 

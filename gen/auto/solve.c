@@ -40,6 +40,7 @@ struct solving {
   /* By value: whether it has a gradient, or what it stands for has one; by itself; whether it is
      made of constants. */
   bool *has_gradient, *has_own, *is_free;
+  bool *works; /* by operation: ranks are to divide it */
   int npart, part_room;
   struct folded_op *part;
   struct tables *tables;
@@ -194,7 +195,7 @@ static void set_parameter_domain(const struct solving *g, struct node *n, int va
   if (!g->asked->chooses[v->module]) stated = open;
   for (int i = 0; i < graph->nstyle; i++) {
     const struct style *s = &graph->style[i];
-    if (s->module == v->module) stated |= 1u << s->mesh_dim;
+    if (s->module == v->module && s->nrequest) stated |= 1u << s->mesh_dim;
     for (int k = 0; k < s->nrequest; k++) {
       if (s->request[k].what != REQUEST_PARAMETER || s->request[k].value != value) continue;
       at.on[s->mesh_dim] = s->request[k].to;
@@ -681,7 +682,7 @@ static void take_operation(struct solving *g, int id, int times)
   if (op->kind == OP_redistribute)
     p.nstrategy = strategies_of_request(g, op, node_of_operand(g, &p, 0), &p.strategy);
   else if (*rule_of(op))
-    p.nstrategy = find_strategies(&g->s, op, strided, &p.strategy);
+    p.nstrategy = find_strategies(&g->s, op, g->works[id], strided, &p.strategy);
   else {
     const int whole = number_of_layout((struct layout){0});
     p.nstrategy = 1;
@@ -778,6 +779,7 @@ struct solution solve_placements(const struct automatic *a, double price)
   for (int i = 0; i < graph->nvalue; i++)
     if (is_parameter(i) && node_of(&g->f, i) != i) g->node[i].users = 0;
   find_joint_parameters(g);
+  g->works = operations_that_work(times);
   g->tables = new_tables();
   for (int at = 0; at < graph->norder; at++)
     if (times[graph->order[at]]) take_operation(g, graph->order[at], times[graph->order[at]]);

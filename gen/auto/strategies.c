@@ -51,12 +51,6 @@ static struct placement adjoint(struct placement p, bool is_term)
   return (struct placement){0};
 }
 
-/* Whether the operation does work that counts. */
-static bool does_work(const struct op *op)
-{
-  return *op_row[op->kind].flops != 0;
-}
-
 static bool same_strategy(const struct strategy *a, const struct strategy *b, const struct op *op)
 {
   return !memcmp(a->in, b->in, (size_t)op->nin * sizeof *a->in) &&
@@ -126,8 +120,8 @@ static void add_strategy(struct finding *f, const int *at)
   }
 }
 
-int find_strategies(const struct auto_space *s, const struct op *op, const struct list *strided,
-                    struct strategy **list)
+int find_strategies(const struct auto_space *s, const struct op *op, bool works,
+                    const struct list *strided, struct strategy **list)
 {
   struct letters l;
   struct finding *f = alloc(sizeof *f);
@@ -135,7 +129,7 @@ int find_strategies(const struct auto_space *s, const struct op *op, const struc
   op_letters(op, &l);
   f->nlist = choices_with(op, &l, strided, f->list);
   f->norder = find_orders(s->ndim, f->order);
-  for (int i = 0; i < f->nlist && does_work(op); i++) {
+  for (int i = 0; i < f->nlist && works; i++) {
     bool divides = f->list[i].letter != NONE;
     for (int d = 0; d < s->ndim && divides; d++)
       divides = l.size[f->list[i].letter] % graph->mesh.size[s->dim[d]] == 0;

@@ -268,6 +268,15 @@ static struct style *with_bias(struct style *s)
   return s;
 }
 
+bool parts_of_module(int module)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == PARAMETER && graph->value[i].module == module &&
+        graph->value[i].file_size)
+      return true;
+  return false;
+}
+
 /* Makes it the style that a person would write, where that asks for the same. */
 static void name_style(const struct writing *w, struct style *s)
 {
@@ -279,6 +288,7 @@ static void name_style(const struct writing *w, struct style *s)
             : in && out    ? "PrepareModuleInputOutput"
             : in           ? "PrepareModuleInput"
                            : "PrepareModuleOutput";
+  if (has_parameters && parts_of_module(s->module)) return;
   if (!known || !has_parameters || !call || call->nin != 1 || call->nout != 1) return;
   const int last_in = graph->value[call->in[0]].shape.ndim - 1;
   const int last_out = graph->value[call->out[0]].shape.ndim - 1;

@@ -1,6 +1,7 @@
 /* table.c: prints the placements that auto() chose, as a plan would state them. */
 #include "auto/auto.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* The module's path with a star for each number in it, as a pattern. */
@@ -69,6 +70,27 @@ static int last_dimension_of_output(const struct style *s)
   return NONE;
 }
 
+/* A part of a projection, but not the first. */
+static bool is_later_part(int value)
+{
+  return graph->value[value].file_size && graph->value[value].file_first;
+}
+
+/* The sizes of a projection's parts. */
+static const char *parts_in_lua(int module)
+{
+  struct buffer b = {0};
+  const char *of = NULL;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role != PARAMETER || v->module != module || !v->file_size) continue;
+    if (of && strcmp(of, v->name) != 0) break;
+    put(&b, "%s%" PRId64, of ? ", " : "", v->shape.size[v->file_dim]);
+    of = v->name;
+  }
+  return text("{%s}", b.text);
+}
+
 static const char *style_in_lua(const struct style *s)
 {
   const struct layout_request *in = asks(s, REQUEST_INPUT), *out = asks(s, REQUEST_OUTPUT);
@@ -93,12 +115,13 @@ static const char *style_in_lua(const struct style *s)
   bool is_first = true;
   for (int k = 0; k < s->nrequest; k++) {
     const struct layout_request *r = &s->request[k];
-    if (r->what != REQUEST_PARAMETER) continue;
+    if (r->what != REQUEST_PARAMETER || is_later_part(r->value)) continue;
     put(&b, "%s%s = %s", is_first ? "" : ", ", last_name(graph->value[r->value].name),
         placement_in_lua(r->to, 0));
     is_first = false;
   }
   put(&b, "}");
+  if (parts_of_module(s->module)) put(&b, ", parts = %s", parts_in_lua(s->module));
   if (in) put(&b, ", inputs = %s", list_in_lua(s, REQUEST_INPUT));
   if (out) put(&b, ", outputs = %s", list_in_lua(s, REQUEST_OUTPUT));
   put(&b, "}");

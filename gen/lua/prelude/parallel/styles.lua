@@ -317,7 +317,7 @@ plan.PrepareModuleInputOutput = prepare("PrepareModuleInputOutput",
 
 -- ----------------------------------------------------------------------------------- ModuleLayouts
 
-local LAYOUTS = base.option_names("ModuleLayouts", {"parameters", "inputs", "outputs"})
+local LAYOUTS = base.option_names("ModuleLayouts", {"parameters", "inputs", "outputs", "parts"})
 
 -- The requests of a side: a placement, or a list of them.
 local function requests_of(v, side, what, requests)
@@ -332,6 +332,7 @@ end
 ---   parameters: placements by name, as `{weight = Shard(0)}`
 ---   inputs: a placement, or a list of one for each tensor, with false for none
 ---   outputs: as above
+---   parts: see `Colwise`; each part is a tensor of its own, also to `auto()`
 function plan.ModuleLayouts(options)
   options = base.options(options, "ModuleLayouts", LAYOUTS)
   local places, requests = options.parameters or {}, {}
@@ -341,7 +342,7 @@ function plan.ModuleLayouts(options)
   end
   requests_of(options.inputs, "input", "ModuleLayouts's inputs", requests)
   requests_of(options.outputs, "output", "ModuleLayouts's outputs", requests)
-  return style("ModuleLayouts", function(class, module)
+  local s = style("ModuleLayouts", function(class, module)
     for name in pairs(places) do
       if type(name) ~= "string" or not base.is_tensor(module[name]) then
         fail("ModuleLayouts: %s has no parameter '%s'", base.class_name(module), tostring(name))
@@ -349,4 +350,8 @@ function plan.ModuleLayouts(options)
     end
     return places, requests
   end)
+  if options.parts ~= nil then
+    asked[s].prepare = function(module) set_parts(module, options.parts, "ModuleLayouts") end
+  end
+  return s
 end
