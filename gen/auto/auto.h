@@ -117,12 +117,16 @@ struct solution {
   bool is_exact;
 };
 
-struct solution solve_placements(const struct automatic *a, double price);
+/* price: of a byte of parameters that a rank keeps. caution: above 1, what moves cost within modules,
+   where no style asks for them, so that the passes may decide otherwise. */
+struct solution solve_placements(const struct automatic *a, double price, double caution);
 
 /* ------------------------------------------------------------------------------------ choose.c */
 
 /* Within the limit of parameters; the plan's error if there are none. */
-struct solution choose_placements(const struct automatic *a);
+struct solution choose_placements(const struct automatic *a, double caution);
+/* Whether both have the same homes. */
+bool same_solutions(const struct solution *a, const struct solution *b);
 
 /* ------------------------------------------------------------------------------------ styles.c */
 

@@ -11,8 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdio.h>
-#include <time.h>
+
 
 /* Costs from here on mean that something cannot be. */
 static const double NEVER = 1e19;
@@ -401,7 +400,6 @@ void leave_out_values(struct tables *t)
     find_answer(&b, sum);
     double bound = find_excess(&b, left, sum);
     solve_some(&b, left, most, sum);
-    if (getenv("AUTO_TABLES")) fprintf(stderr, "bound %g known %g work %g time %g\n", bound, b.known, work_left(&b), (double)clock()/CLOCKS_PER_SEC);
     leave_out(&b, bound, left);
     for (int v = 0; v < t->nvariable; v++) free(left[v]);
     leave_out_dear(&b);

@@ -4,9 +4,10 @@
    also where an operation takes them. Gradients go the way back: the gradient of a value has the
    value's home, or is pending there, and what a strategy takes whole to make a part leaves a term.
    A parameter that is gathered where it is used is gathered for the backward again. */
-#include "auto/auto.h"
+#include "auto/tables.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_HOMES = 3000 };
@@ -36,6 +37,7 @@ struct solving {
   struct folded f;
   struct auto_space s;
   double price; /* of a byte of parameters that a rank keeps */
+  double caution; /* what a move that no style asks for costs, in parts of one that a style does */
   struct node *node;
   /* By value: whether it has a gradient, or what it stands for has one; by itself; whether it is
      made of constants. */
@@ -344,7 +346,7 @@ static double cost_of_input(const struct solving *g, const struct op *op, int in
   double cost = cost_of_move(&g->s, bytes, h.layout, s->in[input]);
   if (g->has_gradient[value] && g->has_gradient[op->out])
     cost += cost_of_move(&g->s, bytes, s->in_gradient[input], h.gradient);
-  return cost / g->s.parts * 1.01; /* a move that no style asks for */
+  return cost / g->s.parts * g->caution;
 }
 
 static double cost_of_output(const struct solving *g, const struct op *op, int k, struct home h,
@@ -455,7 +457,9 @@ static double *costs_of_node(const struct solving *g, const struct folded_op *p,
 {
   const struct op *op = &graph->op[p->op];
   const struct node *n = &g->node[node];
-  double *cost = alloc((size_t)n->n * (size_t)p->nstrategy * sizeof *cost);
+  const size_t cells = (size_t)n->n * (size_t)p->nstrategy;
+  double *cost = table_memory(cells, sizeof *cost);
+  memset(cost, 0, cells * sizeof *cost);
   int *like = alloc((size_t)(p->nstrategy + 1) * sizeof *like);
   double *each = alloc((size_t)(p->nstrategy + 1) * sizeof *each);
   for (int o = 0; o < operand_count(op); o++) {
@@ -502,7 +506,7 @@ static void add_part_tables(struct solving *g, struct folded_op *p)
   static const double MOST_WORK = 1e6;
   const size_t na = (size_t)g->node[node[0]].n, nb = n == 2 ? (size_t)g->node[node[1]].n : 1;
   if (n <= 2 && (double)na * (double)nb * (double)ns <= MOST_WORK) {
-    double *sum = alloc(na * nb * sizeof *sum);
+    double *sum = table_memory(na * nb, sizeof *sum);
     for (size_t a = 0; a < na; a++) {
       for (size_t b = 0; b < nb; b++) {
         double least = INFINITY;
@@ -516,6 +520,8 @@ static void add_part_tables(struct solving *g, struct folded_op *p)
     }
     for (int i = 0; i < n; i++) variable[i] = variable_of(g, node[i]);
     add_table(g->tables, n, variable, sum);
+    free(sum);
+    for (int i = 0; i < n; i++) free(cost[i]);
     return;
   }
   p->variable = add_variable(g->tables, p->nstrategy);
@@ -525,6 +531,7 @@ static void add_part_tables(struct solving *g, struct folded_op *p)
     variable[0] = variable_of(g, node[i]);
     variable[1] = p->variable;
     add_table(g->tables, 2, variable, cost[i]);
+    free(cost[i]);
   }
 }
 
@@ -559,12 +566,13 @@ static void add_moves(struct solving *g)
   }
   for (int i = 0; i < n; i++) {
     const struct node *a = &g->node[list[i].from], *b = &g->node[list[i].to];
-    double *cost = alloc((size_t)a->n * (size_t)b->n * sizeof *cost);
+    double *cost = table_memory((size_t)a->n * (size_t)b->n, sizeof *cost);
     for (int h = 0; h < a->n; h++)
       for (int k = 0; k < b->n; k++)
         cost[h * b->n + k] = list[i].times * cost_between(g, list[i].value, list[i].has_gradient, a->home[h], b->home[k]);
     int variable[2] = {variable_of(g, list[i].from), variable_of(g, list[i].to)};
     add_table(g->tables, 2, variable, cost);
+    free(cost);
   }
 }
 
@@ -593,12 +601,13 @@ static void join_parameters(struct solving *g)
     last[graph->value[i].module] = i;
     if (before == NONE) continue;
     const struct node *b = &g->node[before];
-    double *cost = alloc((size_t)n->n * (size_t)b->n * sizeof *cost);
+    double *cost = table_memory((size_t)n->n * (size_t)b->n, sizeof *cost);
     for (int h = 0; h < b->n; h++)
       for (int k = 0; k < n->n; k++)
         cost[h * n->n + k] = b->home[h].gathered == n->home[k].gathered ? 0 : INFINITY;
     const int variable[2] = {variable_of(g, before), variable_of(g, i)};
     add_table(g->tables, 2, variable, cost);
+    free(cost);
   }
 }
 
@@ -754,10 +763,10 @@ static void read_solution(struct solving *g, struct solution *to, const int *val
   }
 }
 
-struct solution solve_placements(const struct automatic *a, double price)
+struct solution solve_placements(const struct automatic *a, double price, double caution)
 {
   struct solving *g = alloc(sizeof *g);
-  *g = (struct solving){.asked = a, .f = fold_program(a), .s = make_space(a->dims), .price = price};
+  *g = (struct solving){.asked = a, .f = fold_program(a), .s = make_space(a->dims), .price = price, .caution = caution};
   g->node = alloc((size_t)(g->f.nnode + 1) * sizeof *g->node);
   for (int i = 0; i < g->f.nnode; i++) g->node[i].variable = NONE;
   mark_values(g);

@@ -79,8 +79,9 @@ void run_schedule_query(void);
 
 /* -------------------------------------------------------------------------------- placements.c */
 
-/* Decides the placements that auto() asks for: styles and units, after the pass `lua`. */
-void decide_placements(void);
+/* Decides the placements that auto() asks for: styles and units, after the pass `lua`. passes: as
+   for decide_reductions(), from the pass `plan` on. */
+void decide_placements(void (*passes)(void));
 
 /* -------------------------------------------------------------------------------- reductions.c */
 
@@ -101,6 +102,7 @@ struct outcome {
   bool ended;                    /* without an error */
   int64_t memory;                /* of a rank, the most of all places of a pipeline */
   double seconds;                /* of a step by the model */
+  double received;               /* by a rank in a step: bytes, those over slow links count more */
   uint64_t hash[MOST_AGAIN + 1]; /* by level: note_level() */
 };
 struct started_trial {

@@ -1,33 +1,71 @@
 /* placements.c: the placements that the plan leaves to auto().
 
    Takes   the graph of the pass `lua`, with what auto() asks for.
-   Leaves  the styles and units that a plan without auto() would have. */
-#include "driver/driver.h"
-#include <stdlib.h>
-#include <stdio.h>
+   Leaves  the styles and units that a plan without auto() would have.
 
-void decide_placements(void)
+   The search (gen/auto) prices what styles ask for as the passes do. Within modules the passes
+   decide, one operation after the other, and may do otherwise: so some solutions run through the
+   passes, in processes of their own, and the best of them is taken. */
+#include "driver/driver.h"
+
+enum { MOST_CAUTIONS = 4 };
+
+static const struct solution *tried;
+static const struct automatic *asked;
+static void (*rest)(void);
+
+static void try_solution(void)
 {
+  add_styles_of(tried, asked);
+  rest();
+}
+
+/* Whether the first is better: by the time of a step where the mesh has a device, else by what a
+   rank receives. */
+static bool is_better(const struct outcome *a, const struct outcome *b)
+{
+  if (a->ended != b->ended) return a->ended;
+  if (graph->mesh.device.bandwidth > 0) return a->seconds < b->seconds;
+  return a->received < b->received;
+}
+
+/* Whether the passes make more of it than the search says. */
+static bool is_dearer(const struct outcome *o, const struct solution *s)
+{
+  static const double MORE = 1.02, FEW_BYTES = 4096;
+  return !o->ended || o->received > MORE * s->cost + FEW_BYTES;
+}
+
+static struct outcome try_one(const struct solution *s)
+{
+  tried = s;
+  return end_trial(begin_trial_of(try_solution));
+}
+
+void decide_placements(void (*passes)(void))
+{
+  static const double caution[MOST_CAUTIONS] = {1.01, 1.5, 4, 100};
   if (!graph->automatic) return;
-  const struct automatic *a = graph->automatic;
+  asked = graph->automatic;
+  rest = passes;
   graph->automatic = NULL;
-  const struct solution s = choose_placements(a);
-  if (!s.is_exact)
-    ended_early("auto", "the cheapest placements", 1, "table of costs");
-  add_styles_of(&s, a);
-  if (getenv("AUTO_DEBUG")) {
-    fprintf(stderr, "cost %g, parameters %g\n", s.cost, s.parameters);
-    for (int i = 0; i < graph->nstyle; i++)
-      for (int k = 0; k < graph->style[i].nrequest; k++) {
-        const struct layout_request *r = &graph->style[i].request[k];
-        fprintf(stderr, "%s %s %s %d %s/%d\n", graph->module[graph->style[i].module].path,
-                graph->mesh.name[graph->style[i].mesh_dim],
-                r->what == REQUEST_PARAMETER ? graph->value[r->value].name
-                : r->what == REQUEST_INPUT   ? "in"
-                                             : "out",
-                r->index, placement_text(r->to), r->to.cut_order);
-      }
-    for (int i = 0; i < graph->nunit; i++)
-      fprintf(stderr, "unit %s %x\n", graph->unit[i].name, graph->unit[i].shards);
+  struct solution list[MOST_CAUTIONS];
+  struct outcome outcome[MOST_CAUTIONS];
+  int n = 1, best = 0;
+  list[0] = choose_placements(asked, caution[0]);
+  outcome[0] = try_one(&list[0]);
+  /* A few dimensions: each solution takes little time. */
+  const bool is_quick = list[0].space.ndim <= 2;
+  for (int i = 1; i < MOST_CAUTIONS && is_quick && is_dearer(&outcome[0], &list[0]); i++) {
+    list[n] = choose_placements(asked, caution[i]);
+    bool is_new = true;
+    for (int k = 0; k < n && is_new; k++) is_new = !same_solutions(&list[n], &list[k]);
+    if (!is_new) continue;
+    outcome[n] = try_one(&list[n]);
+    if (is_better(&outcome[n], &outcome[best])) best = n;
+    n++;
   }
+  if (!list[best].is_exact)
+    ended_early("auto", "the cheapest placements", 1, "table of costs");
+  add_styles_of(&list[best], asked);
 }
