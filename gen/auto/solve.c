@@ -18,6 +18,7 @@ struct node {
   struct home *home; /* its domain */
   int variable;      /* or NONE: it has none */
   int users;         /* operands of operations that stand for others */
+  int members;       /* a parameter: how many it stands for, itself included */
   bool is_known;
   bool is_joint; /* a parameter of a module that has others: a unit has all of them */
 };
@@ -47,6 +48,15 @@ struct solving {
   struct folded_op *part;
   struct tables *tables;
 };
+
+/* A few equal layers count as more of them: what is best for each of many counts, not what it takes
+   to come to it from the first value and to leave it for the last. */
+static int counted(int times)
+{
+  enum { SHARE = 8, MANY = 64 };
+  if (times < 2 || times >= MANY) return times;
+  return SHARE * times < MANY ? SHARE * times : MANY;
+}
 
 /* -------------------------------------------------------------------------------------- domains */
 
@@ -366,7 +376,7 @@ static double cost_of_output(const struct solving *g, const struct op *op, int k
 static double price_of_home(const struct solving *g, int parameter, struct home h)
 {
   const struct value *v = &graph->value[parameter];
-  return g->price * bytes_of_part(parameter, cut_home(g, &v->shape, h));
+  return g->price * g->node[parameter].members * bytes_of_part(parameter, cut_home(g, &v->shape, h));
 }
 
 /* ------------------------------------------------------------------------------------ the tables */
@@ -414,8 +424,8 @@ static void set_base(struct solving *g, struct folded_op *p)
       double least = INFINITY;
       for (int h = 0; h < g->node[node].n; h++) {
         const struct home home = g->node[node].home[h];
-        const double cost =
-            cost_of_input(g, op, o, node, home, &p->strategy[i]) + price_of_home(g, node, home);
+        const double cost = cost_of_input(g, op, o, node, home, &p->strategy[i]) +
+                            price_of_home(g, node, home) / p->times;
         if (cost < least) least = cost, p->chosen[i][o] = h;
       }
       p->base[i] += least;
@@ -569,7 +579,7 @@ static void add_moves(struct solving *g)
     double *cost = table_memory((size_t)a->n * (size_t)b->n, sizeof *cost);
     for (int h = 0; h < a->n; h++)
       for (int k = 0; k < b->n; k++)
-        cost[h * b->n + k] = list[i].times * cost_between(g, list[i].value, list[i].has_gradient, a->home[h], b->home[k]);
+        cost[h * b->n + k] = counted(list[i].times) * cost_between(g, list[i].value, list[i].has_gradient, a->home[h], b->home[k]);
     int variable[2] = {variable_of(g, list[i].from), variable_of(g, list[i].to)};
     add_table(g->tables, 2, variable, cost);
     free(cost);
@@ -786,12 +796,15 @@ struct solution solve_placements(const struct automatic *a, double price, double
     if (x->shared != NONE) g->node[node_of(&g->f, x->shared)].users++;
   }
   for (int i = 0; i < graph->nvalue; i++)
-    if (is_parameter(i) && node_of(&g->f, i) != i) g->node[i].users = 0;
+    if (is_parameter(i)) {
+      g->node[node_of(&g->f, i)].members++;
+      if (node_of(&g->f, i) != i) g->node[i].users = 0;
+    }
   find_joint_parameters(g);
   g->works = operations_that_work(times);
   g->tables = new_tables();
   for (int at = 0; at < graph->norder; at++)
-    if (times[graph->order[at]]) take_operation(g, graph->order[at], times[graph->order[at]]);
+    if (times[graph->order[at]]) take_operation(g, graph->order[at], counted(times[graph->order[at]]));
   for (int k = 0; k < g->npart; k++) add_part_tables(g, &g->part[k]);
   add_moves(g);
   join_parameters(g);

@@ -6,12 +6,11 @@
 -- mesh: a=3 b=2
 -- mesh: a=2 b=2 c=2
 -- mesh: a=4 limit=30000
--- mesh: a=2 b=2 tokens=256
 -- sanitized: a=2 b=2
 local a, b, c = args.a or 1, args.b or 1, args.c or 1
 local mesh = device_mesh{{"a", a}, {"b", b}, {"c", c}}
 local dim, heads, groups, hidden, vocab, sequence = 24, 6, 3, 48, 48, 12
-local batch_size = (args.tokens or 48) // 12 // 4 * 4
+local batch_size = 4
 local no = {bias = false}
 local Attention = nn.module("Attention", function(self)
   local d = dim // heads
