@@ -576,10 +576,18 @@ static void add_moves(struct solving *g)
   }
   for (int i = 0; i < n; i++) {
     const struct node *a = &g->node[list[i].from], *b = &g->node[list[i].to];
+    /* Of equal layers most take it from the layer before. */
+    int all = 0, most = i;
+    for (int k = 0; k < n; k++) {
+      if (list[k].to != list[i].to) continue;
+      all += list[k].times;
+      if (list[k].times > list[most].times) most = k;
+    }
+    const int times = most == i ? counted(all) - (all - list[i].times) : list[i].times;
     double *cost = table_memory((size_t)a->n * (size_t)b->n, sizeof *cost);
     for (int h = 0; h < a->n; h++)
       for (int k = 0; k < b->n; k++)
-        cost[h * b->n + k] = counted(list[i].times) * cost_between(g, list[i].value, list[i].has_gradient, a->home[h], b->home[k]);
+        cost[h * b->n + k] = times * cost_between(g, list[i].value, list[i].has_gradient, a->home[h], b->home[k]);
     int variable[2] = {variable_of(g, list[i].from), variable_of(g, list[i].to)};
     add_table(g->tables, 2, variable, cost);
     free(cost);
