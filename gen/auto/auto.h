@@ -113,13 +113,28 @@ struct solution {
   struct home *home; /* by node; of nodes that stand for others */
   bool *has_home;
   int *made_as; /* by value: the layout in which its operation leaves it */
+  double *kept; /* by parameter that stands for others: the bytes that a rank keeps of one */
   double cost, parameters;
   bool is_exact;
 };
 
-/* price: of a byte of parameters that a rank keeps. caution: above 1, what moves cost within modules,
-   where no style asks for them, so that the passes may decide otherwise. */
-struct solution solve_placements(const struct automatic *a, double price, double caution);
+/* Bounds of the bytes that a rank keeps of a parameter, and of what it stands for. */
+struct bound {
+  int parameter;
+  double least, most;
+};
+
+/* What a search is for. */
+struct search_for {
+  const struct automatic *asked;
+  double price;   /* of a byte of parameters that a rank keeps */
+  double caution; /* above 1: what moves cost within modules, where no style asks for them, so that
+                     the passes may decide otherwise */
+  int nbound;
+  const struct bound *bound;
+};
+
+struct solution solve_placements(const struct search_for *what);
 
 /* ------------------------------------------------------------------------------------ choose.c */
 

@@ -6,47 +6,92 @@
 
 #include <math.h>
 
+enum { MOST_HALVINGS = 30, MOST_BRANCHES = 60, MOST_BOUNDS = 24 };
+
 static double cost_without_price(const struct solution *s, double price)
 {
   return s->cost - price * s->parameters;
 }
 
+struct choosing {
+  struct search_for what;
+  double limit;
+  struct solution best;
+  double least; /* its cost, without the price */
+  int left;     /* how many more may be solved */
+  struct bound bound[MOST_BOUNDS];
+};
+
+static void take_if_better(struct choosing *c, const struct solution *s)
+{
+  const double cost = cost_without_price(s, c->what.price);
+  if (s->parameters > c->limit || cost >= c->least) return;
+  c->best = *s;
+  c->least = cost;
+}
+
+/* A parameter of which the two solutions keep unlike parts; or NONE. */
+static int differing_parameter(const struct solution *a, const struct solution *b)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (a->kept[i] != b->kept[i]) return i;
+  return NONE;
+}
+
+/* All solutions within these bounds, as far as one may be better than the best one: those that keep
+   at most so much of a parameter, and those that keep more. With a price no solution within the
+   limit costs less than the cheapest one with the price, less the price of the limit. */
+static void branch(struct choosing *c, int nbound)
+{
+  c->what.nbound = nbound;
+  c->what.bound = c->bound;
+  if (--c->left < 0) return;
+  const struct solution s = solve_placements(&c->what);
+  if (s.cost - c->what.price * c->limit >= c->least * (1 - 1e-9)) return;
+  take_if_better(c, &s);
+  const int parameter = differing_parameter(&s, &c->best);
+  if (parameter == NONE || nbound == MOST_BOUNDS) return;
+  const double a = s.kept[parameter], b = c->best.kept[parameter], at = a < b ? a : b;
+  c->bound[nbound] = (struct bound){parameter, 0, at};
+  branch(c, nbound + 1);
+  c->bound[nbound] = (struct bound){parameter, at + 1, INFINITY};
+  branch(c, nbound + 1);
+}
+
 struct solution choose_placements(const struct automatic *a, double caution)
 {
-  enum { MOST_TRIED = 40 };
   static const double MOST_PRICE = 1e6;
-  struct solution s = solve_placements(a, 0, caution);
-  if (!a->parameters || s.parameters <= (double)a->parameters) return s;
-  const double limit = (double)a->parameters;
+  struct choosing *c = alloc(sizeof *c);
+  *c = (struct choosing){.what = {.asked = a, .caution = caution},
+                         .limit = (double)a->parameters,
+                         .least = INFINITY,
+                         .left = MOST_BRANCHES};
+  struct solution s = solve_placements(&c->what);
+  if (!a->parameters || s.parameters <= c->limit) return s;
   double low = 0, high = 1e-3;
-  struct solution best = solve_placements(a, high, caution);
-  while (best.parameters > limit && high < MOST_PRICE) {
-    low = high;
-    high *= 16;
-    best = solve_placements(a, high, caution);
+  for (;; low = high, high *= 16) {
+    c->what.price = high;
+    s = solve_placements(&c->what);
+    if (s.parameters <= c->limit || high >= MOST_PRICE) break;
   }
-  if (best.parameters > limit)
+  if (s.parameters > c->limit)
     plan_error(a->line,
                "auto: parameters = %.0f bytes: whatever is cut, a rank keeps %.0f bytes of "
                "parameters: more ranks, or a higher limit",
-               limit, best.parameters);
-  double least = cost_without_price(&best, high);
-  for (int i = 0; i < MOST_TRIED && high - low > 1e-6 * high; i++) {
+               c->limit, s.parameters);
+  take_if_better(c, &s);
+  for (int i = 0; i < MOST_HALVINGS && high - low > 1e-4 * high && high > 1e-9; i++) {
     const double middle = low > 0 ? sqrt(low * high) : high / 16;
-    const struct solution now = solve_placements(a, middle, caution);
-    if (now.parameters > limit) {
-      low = middle;
-      continue;
-    }
-    if (cost_without_price(&now, middle) < least) {
-      best = now;
-      least = cost_without_price(&now, middle);
-    }
-    high = middle;
-    if (high < 1e-9) break;
+    c->what.price = middle;
+    s = solve_placements(&c->what);
+    take_if_better(c, &s);
+    *(s.parameters > c->limit ? &low : &high) = middle;
   }
-  best.cost = least;
-  return best;
+  if (s.space.ndim > 2) return c->best;
+  c->what.price = high;
+  branch(c, 0);
+  if (c->left < 0) ended_early("auto", "placements within a limit", MOST_BRANCHES, "solutions");
+  return c->best;
 }
 
 bool same_solutions(const struct solution *a, const struct solution *b)

@@ -34,11 +34,10 @@ struct folded_op {
 };
 
 struct solving {
+  const struct search_for *what;
   const struct automatic *asked;
   struct folded f;
   struct auto_space s;
-  double price; /* of a byte of parameters that a rank keeps */
-  double caution; /* what a move that no style asks for costs, in parts of one that a style does */
   struct node *node;
   /* By value: whether it has a gradient, or what it stands for has one; by itself; whether it is
      made of constants. */
@@ -150,6 +149,15 @@ static void keep_requested(struct node *n, int mesh_dim, struct placement to, in
   if (kept) n->n = kept;
 }
 
+/* The bytes of the part of a rank that has the most. */
+static double bytes_of_part(int value, struct layout layout)
+{
+  const struct value *v = &graph->value[value];
+  const int coordinate[MAX_MESH] = {0};
+  return (double)(elements(local_part(&graph->mesh, v->shape, layout, coordinate).shape) *
+                  type_bytes(v->type));
+}
+
 /* What the plan's styles request for this input or output of a module. */
 static void keep_styles(const struct solving *g, struct node *n, int module, int what, int index,
                         int ndim)
@@ -238,6 +246,16 @@ static void set_parameter_domain(const struct solving *g, struct node *n, int va
     }
   }
   if (!n->n) add_home(&g->s, n, (struct home){.layout = number_of_layout(chosen_part(g, at))});
+  for (int k = 0; k < g->what->nbound; k++) {
+    const struct bound *b = &g->what->bound[k];
+    int kept = 0;
+    if (node_of(&g->f, b->parameter) != node_of(&g->f, value)) continue;
+    for (int i = 0; i < n->n; i++) {
+      const double bytes = bytes_of_part(value, cut_home(g, &v->shape, n->home[i]));
+      if (bytes >= b->least && bytes <= b->most) n->home[kept++] = n->home[i];
+    }
+    if (kept) n->n = kept;
+  }
 }
 
 /* The domain of a node that no operation of the program makes. */
@@ -291,15 +309,6 @@ static void set_output_domain(struct solving *g, const struct folded_op *p, int 
 static double bytes_of(int value, enum type type)
 {
   return (double)(elements(graph->value[value].shape) * type_bytes(type));
-}
-
-/* The bytes of the part of a rank that has the most. */
-static double bytes_of_part(int value, struct layout layout)
-{
-  const struct value *v = &graph->value[value];
-  const int coordinate[MAX_MESH] = {0};
-  return (double)(elements(local_part(&graph->mesh, v->shape, layout, coordinate).shape) *
-                  type_bytes(v->type));
 }
 
 /* From one home of a value to another one, and its gradient back. */
@@ -356,7 +365,7 @@ static double cost_of_input(const struct solving *g, const struct op *op, int in
   double cost = cost_of_move(&g->s, bytes, h.layout, s->in[input]);
   if (g->has_gradient[value] && g->has_gradient[op->out])
     cost += cost_of_move(&g->s, bytes, s->in_gradient[input], h.gradient);
-  return cost / g->s.parts * g->caution;
+  return cost / g->s.parts * g->what->caution;
 }
 
 static double cost_of_output(const struct solving *g, const struct op *op, int k, struct home h,
@@ -376,7 +385,7 @@ static double cost_of_output(const struct solving *g, const struct op *op, int k
 static double price_of_home(const struct solving *g, int parameter, struct home h)
 {
   const struct value *v = &graph->value[parameter];
-  return g->price * g->node[parameter].members * bytes_of_part(parameter, cut_home(g, &v->shape, h));
+  return g->what->price * g->node[parameter].members * bytes_of_part(parameter, cut_home(g, &v->shape, h));
 }
 
 /* ------------------------------------------------------------------------------------ the tables */
@@ -752,6 +761,7 @@ static void read_solution(struct solving *g, struct solution *to, const int *val
 {
   to->home = alloc((size_t)(g->f.nnode + 1) * sizeof *to->home);
   to->has_home = alloc((size_t)(g->f.nnode + 1) * sizeof *to->has_home);
+  to->kept = alloc((size_t)(graph->nvalue + 1) * sizeof *to->kept);
   to->made_as = alloc((size_t)(graph->nvalue + 1) * sizeof *to->made_as);
   for (int i = 0; i < graph->nvalue; i++) to->made_as[i] = NONE;
   for (int i = 0; i < g->f.nnode; i++)
@@ -777,14 +787,18 @@ static void read_solution(struct solving *g, struct solution *to, const int *val
     if (v->role != PARAMETER) continue;
     const int node = node_of(&g->f, i);
     const struct home h = to->has_home[node] ? to->home[node] : whole_home();
-    to->parameters += bytes_of_part(i, cut_home(g, &v->shape, h));
+    const double bytes = bytes_of_part(i, cut_home(g, &v->shape, h));
+    to->parameters += bytes;
+    to->kept[node] = bytes;
   }
 }
 
-struct solution solve_placements(const struct automatic *a, double price, double caution)
+struct solution solve_placements(const struct search_for *what)
 {
+  const struct automatic *a = what->asked;
   struct solving *g = alloc(sizeof *g);
-  *g = (struct solving){.asked = a, .f = fold_program(a), .s = make_space(a->dims), .price = price, .caution = caution};
+  *g = (struct solving){
+      .what = what, .asked = a, .f = fold_program(a), .s = make_space(a->dims)};
   g->node = alloc((size_t)(g->f.nnode + 1) * sizeof *g->node);
   for (int i = 0; i < g->f.nnode; i++) g->node[i].variable = NONE;
   mark_values(g);
