@@ -18,6 +18,7 @@ struct choosing {
   double limit;
   struct solution best;
   double least; /* its cost, without the price */
+  struct solution above; /* one that costs less, and keeps too much */
   int left;     /* how many more may be solved */
   struct bound bound[MOST_BOUNDS];
 };
@@ -30,11 +31,15 @@ static void take_if_better(struct choosing *c, const struct solution *s)
   c->least = cost;
 }
 
-/* A parameter of which the two solutions keep unlike parts; or NONE. */
-static int differing_parameter(const struct solution *a, const struct solution *b)
+/* A parameter, without bounds yet, of which the two solutions keep unlike parts; or NONE. */
+static int differing_parameter(const struct choosing *c, int nbound, const struct solution *a,
+                               const struct solution *b)
 {
-  for (int i = 0; i < graph->nvalue; i++)
-    if (a->kept[i] != b->kept[i]) return i;
+  for (int i = 0; i < graph->nvalue; i++) {
+    bool has = a->kept[i] == b->kept[i];
+    for (int k = 0; k < nbound && !has; k++) has = c->bound[k].parameter == i;
+    if (!has) return i;
+  }
   return NONE;
 }
 
@@ -49,9 +54,10 @@ static void branch(struct choosing *c, int nbound)
   const struct solution s = solve_placements(&c->what);
   if (s.cost - c->what.price * c->limit >= c->least * (1 - 1e-9)) return;
   take_if_better(c, &s);
-  const int parameter = differing_parameter(&s, &c->best);
+  if (s.parameters > c->limit) c->above = s;
+  const int parameter = differing_parameter(c, nbound, &c->best, &c->above);
   if (parameter == NONE || nbound == MOST_BOUNDS) return;
-  const double a = s.kept[parameter], b = c->best.kept[parameter], at = a < b ? a : b;
+  const double a = c->above.kept[parameter], b = c->best.kept[parameter], at = a < b ? a : b;
   c->bound[nbound] = (struct bound){parameter, 0, at};
   branch(c, nbound + 1);
   c->bound[nbound] = (struct bound){parameter, at + 1, INFINITY};
@@ -68,11 +74,13 @@ struct solution choose_placements(const struct automatic *a, double caution)
                          .left = MOST_BRANCHES};
   struct solution s = solve_placements(&c->what);
   if (!a->parameters || s.parameters <= c->limit) return s;
+  c->above = s;
   double low = 0, high = 1e-3;
   for (;; low = high, high *= 16) {
     c->what.price = high;
     s = solve_placements(&c->what);
     if (s.parameters <= c->limit || high >= MOST_PRICE) break;
+    c->above = s;
   }
   if (s.parameters > c->limit)
     plan_error(a->line,
@@ -85,6 +93,7 @@ struct solution choose_placements(const struct automatic *a, double caution)
     c->what.price = middle;
     s = solve_placements(&c->what);
     take_if_better(c, &s);
+    if (s.parameters > c->limit) c->above = s;
     *(s.parameters > c->limit ? &low : &high) = middle;
   }
   if (s.space.ndim > 2) return c->best;

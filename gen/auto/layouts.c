@@ -252,21 +252,54 @@ static double least_of(const struct auto_space *s, int now, int to, unsigned lef
   return least;
 }
 
+/* The sum over several dimensions at once: by parts of parts, the fastest dimension first. */
+static double bytes_of_sum(const struct auto_space *s, struct layout from, unsigned dims)
+{
+  double bytes = 0, part = 1;
+  for (int i = 0; i < s->ndim; i++)
+    if (from.on[s->dim[i]].kind == SHARD) part /= graph->mesh.size[s->dim[i]];
+  while (dims) {
+    int next = NONE;
+    for (int i = 0; i < s->ndim; i++) {
+      const int d = s->dim[i];
+      if (dims >> d & 1 && (next == NONE || s->weight[d] < s->weight[next])) next = d;
+    }
+    const double n = graph->mesh.size[next];
+    bytes += 2 * part * (n - 1) / n * s->weight[next];
+    part /= n;
+    dims &= ~(1u << next);
+  }
+  return bytes;
+}
+
 static struct price_of_move find_price(const struct auto_space *s, int before, int after)
 {
   const struct layout from = layout_list[before].layout, to = layout_list[after].layout;
-  unsigned changed = 0, pending = 0;
+  unsigned changed = 0, pending = 0, summed = 0;
   double slowest = 0;
   for (int i = 0; i < s->ndim; i++) {
     const int d = s->dim[i];
     if (same_placement(from.on[d], to.on[d])) continue;
     changed |= 1u << d;
     pending |= from.on[d].kind == PARTIAL || to.on[d].kind == PARTIAL;
+    if (from.on[d].kind == PARTIAL && to.on[d].kind == REPLICATE) summed |= 1u << d;
     if (s->weight[d] > slowest) slowest = s->weight[d];
   }
   struct price_of_move p = {.is_known = true, .steps = __builtin_popcount(changed)};
   if (!changed) return p;
   p.bytes = least_of(s, before, after, changed);
+  if (summed & (summed - 1)) {
+    struct layout whole = from;
+    for (int d = 0; d < MAX_MESH; d++)
+      if (summed >> d & 1) whole.on[d] = (struct placement){0};
+    const int next = number_of_layout(whole);
+    const double sum = bytes_of_sum(s, from, summed);
+    const double rest = next == after ? 0 : least_of(s, next, after, changed & ~summed);
+    if (sum + rest < p.bytes) {
+      p.bytes = sum + rest;
+      p.steps = 1 + __builtin_popcount(changed & ~summed);
+    }
+  }
   if (!pending && p.bytes > 0) {
     const double at_once = lacking(s, before, after) * slowest;
     if (at_once < p.bytes) p.bytes = at_once, p.steps = 1;
