@@ -140,6 +140,8 @@ struct solution solve_placements(const struct search_for *what);
 
 /* Within the limit of parameters; the plan's error if there are none. */
 struct solution choose_placements(const struct automatic *a, double caution);
+/* The fewest bytes of parameters that a rank can keep. */
+double least_parameters(const struct automatic *a);
 /* Whether both have the same homes. */
 bool same_solutions(const struct solution *a, const struct solution *b);
 

@@ -103,6 +103,12 @@ struct solution choose_placements(const struct automatic *a, double caution)
   return c->best;
 }
 
+double least_parameters(const struct automatic *a)
+{
+  const struct search_for what = {.asked = a, .price = 1e6, .caution = 1.01};
+  return solve_placements(&what).parameters;
+}
+
 bool same_solutions(const struct solution *a, const struct solution *b)
 {
   for (int i = 0; i < a->folded.nnode; i++) {

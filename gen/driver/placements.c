@@ -42,6 +42,39 @@ static struct outcome try_one(const struct solution *s)
   return end_trial(begin_trial_of(try_solution));
 }
 
+/* The solution that fits in the memory of a rank: the fewer parameters a rank keeps, the fewer
+   gradients and states of the optimizer it has. The greatest limit of parameters with which it fits
+   is found by halving. */
+static struct solution fit_memory(struct solution s)
+{
+  enum { HALVINGS = 6 };
+  const struct outcome whole = try_one(&s);
+  if (!whole.ended || whole.memory <= asked->memory) return s;
+  struct automatic within = *asked;
+  double low = least_parameters(asked), high = s.parameters;
+  within.parameters = (int64_t)low + 1;
+  struct solution best = choose_placements(&within, 1.01);
+  const struct outcome least = try_one(&best);
+  if (!least.ended) return best; /* the passes will say why */
+  if (least.memory > asked->memory)
+    plan_error(asked->line,
+               "auto: memory = %s: a rank needs %s with the placements that cost least, and %s with "
+               "those that keep the fewest parameters: more ranks, a smaller batch, or checkpoint",
+               size_text(asked->memory), size_text(whole.memory), size_text(least.memory));
+  for (int i = 0; i < HALVINGS && high - low > 1; i++) {
+    const double middle = low + (high - low) / 2;
+    within.parameters = (int64_t)middle + 1;
+    const struct solution now = choose_placements(&within, 1.01);
+    const struct outcome o = try_one(&now);
+    if (o.ended && o.memory <= asked->memory) {
+      best = now;
+      low = middle;
+    } else
+      high = middle;
+  }
+  return best;
+}
+
 void decide_placements(void (*passes)(void))
 {
   static const double caution[MOST_CAUTIONS] = {1.01, 1.5, 4, 100};
@@ -65,6 +98,7 @@ void decide_placements(void (*passes)(void))
     if (is_better(&outcome[n], &outcome[best])) best = n;
     n++;
   }
+  if (asked->memory) list[best] = fit_memory(list[best]);
   if (!list[best].is_exact)
     ended_early("auto", "the cheapest placements", 1, "table of costs");
   add_styles_of(&list[best], asked);

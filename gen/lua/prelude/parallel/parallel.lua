@@ -560,7 +560,7 @@ local function walk(module, dims, t, prefix, inside, mesh)
     local found = core.matching(inside, key)
     if #found == 0 then nothing_matches(pattern, module) end
     if base.kind(value) == "style" then
-      apply(found, one_dimension(mesh, "a style of parallelize"), value)
+      apply(found, one_dimension(mesh, "parallelize"), value)
     elseif base.kind(value) == "automatic" then
       base.leave_to_auto(found, dims, value)
     else
