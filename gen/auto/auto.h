@@ -2,8 +2,8 @@
 
    The program of the front end is folded: equal layers count once. Each value has a variable, its
    home: the layout in which it stays between operations, and whether its gradient is pending there.
-   A call of a module has another variable for each input, as a style may move it there. What an
-   operation costs depends on the homes of its operands alone, so the cheapest homes of all values
+   A call of a module has another variable for each input, as a style may move it there. The cost of
+   an operation depends on the homes of its operands only, so the cheapest homes of all values
    follow by eliminating one variable after the other. */
 #ifndef TPGEN_AUTO_H
 #define TPGEN_AUTO_H
@@ -22,18 +22,16 @@ struct entry {
   int shared; /* what it has in common with other calls that take the same; or NONE */
 };
 
-/* Nodes: values, then entries, then what entries share. Equal nodes of equal layers have one that
-   stands for all. */
+/* Nodes: values, then entries, then what entries share. Equal nodes of equal layers are one: the
+   first of them. */
 struct folded {
   int nentry;
   struct entry *entry;
   int nnode;
-  int *stands_for;     /* by node */
-  int *op_stands_for;  /* by operation */
+  int *first_like;          /* by node */
+  int *first_op;            /* by operation */
   int (*reads)[MAX_INPUTS]; /* by operation */
-  bool *leaves;        /* by value: a module whose placements are chosen gives it */
-  int *users;          /* by node that stands for others: how many operations read it, of those that
-                          stand for others */
+  bool *leaves;             /* by value: a module whose placements are chosen gives it */
 };
 
 struct folded fold_program(const struct automatic *a);
@@ -55,9 +53,9 @@ struct home {
 enum { MOST_DIMS = 4, MOST_SAMPLED = 64 };
 struct auto_space {
   int ndim, dim[MOST_DIMS];
-  double weight[MAX_MESH]; /* what a byte over this dimension costs */
+  double weight[MAX_MESH];                   /* what a byte over this dimension costs */
   int places, place[MOST_SAMPLED][MAX_MESH]; /* coordinates of some ranks */
-  double parts;            /* in so many parts the other dimensions of the mesh cut the batch */
+  double parts; /* in so many parts the other dimensions of the mesh cut the batch */
 };
 
 struct auto_space make_space(unsigned dims);
@@ -89,14 +87,40 @@ int find_strategies(const struct auto_space *s, const struct op *op, bool works,
 
 /* ------------------------------------------------------------------------------------- works.c */
 
-/* By operation: whether its work is so much that ranks should divide it. times: of those that stand
-   for others; 0 for all others. */
+/* By operation: whether its work is so much that ranks should divide it. times: how many it is the
+   first of; 0 where it is not the first. */
 bool *operations_that_work(const int *times);
 
 /* --------------------------------------------------------------------------------- eliminate.c */
 
 /* Variables with finite domains, and tables of costs of some of them; the sum is to be least. */
-struct tables;
+enum { MOST_SCOPE = 16 };
+
+struct table {
+  int n, variable[MOST_SCOPE];
+  double *cost;
+  bool is_gone;
+};
+
+/* A variable that was eliminated: its value by those of its neighbours. */
+struct decision {
+  int variable, n, neighbour[MOST_SCOPE];
+  uint16_t *value; /* NULL: it is `fixed` */
+  int fixed;
+};
+
+struct tables {
+  int nvariable, variable_room, *size;
+  int **kept; /* by variable: its values that are left, as they were numbered; NULL: all */
+  int ntable, table_room;
+  struct table *table;
+  int ndecision, decision_room;
+  struct decision *decision;
+  bool is_exact;
+};
+
+/* Memory that free() gives back. */
+void *table_memory(size_t n, size_t size);
 struct tables *new_tables(void);
 int add_variable(struct tables *t, int n);
 /* The cost of each combination; the last variable varies fastest. Copies it. */
@@ -105,20 +129,26 @@ void add_table(struct tables *t, int n, const int *variable, const double *cost)
 bool eliminate(struct tables *t, int *value, double *least);
 void free_tables(struct tables *t);
 
+/* ------------------------------------------------------------------------------------ bounds.c */
+
+/* The same; values that are in no cheapest answer are left out first. No table has more than two
+   variables. */
+bool find_least(struct tables *t, int *value, double *least);
+
 /* ------------------------------------------------------------------------------------- solve.c */
 
 struct solution {
   struct folded folded;
   struct auto_space space;
-  struct home *home; /* by node; of nodes that stand for others */
+  struct home *home; /* by node; of first ones */
   bool *has_home;
   int *made_as; /* by value: the layout in which its operation leaves it */
-  double *kept; /* by parameter that stands for others: the bytes that a rank keeps of one */
+  double *kept; /* by parameter, of first ones: the bytes that a rank keeps of it */
   double cost, parameters;
   bool is_exact;
 };
 
-/* Bounds of the bytes that a rank keeps of a parameter, and of what it stands for. */
+/* Bounds of the bytes that a rank keeps of a parameter, and of each one like it. */
 struct bound {
   int parameter;
   double least, most;
@@ -149,12 +179,12 @@ bool same_solutions(const struct solution *a, const struct solution *b);
 
 /* Adds the styles and units of a solution to the graph. */
 void add_styles_of(const struct solution *s, const struct automatic *a);
-/* Whether its projection is several side by side, each a parameter. */
-bool parts_of_module(int module);
 
 /* ------------------------------------------------------------------------------------- table.c */
 
 /* Notes the styles and the units from these on, as text of a plan. */
 void print_styles(int first, int units, const struct automatic *a);
+/* Whether its projection is several side by side, each a parameter. */
+bool parts_of_module(int module);
 
 #endif

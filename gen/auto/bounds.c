@@ -1,24 +1,23 @@
-/* bounds.c: makes the domains of variables smaller before they are eliminated: a value goes if every
-   answer with it costs more than one that is known.
+/* bounds.c: makes the domains of variables smaller before they are eliminated: a value goes if
+   every answer with it costs more than one that is known.
 
    Messages between variables move costs from tables to variables and on (TRW-S: Kolmogorov,
    Convergent tree-reweighted message passing, 2006): the sum of what is least in each place is then
    a lower bound of every answer, and with one value in the place of the least one, of every answer
    with that value. Variables that take the least in their order, by messages of those after them,
    give an answer. */
-#include "auto/tables.h"
+#include "auto/auto.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-
 /* Costs from here on mean that something cannot be. */
 static const double NEVER = 1e19;
 
 struct edge {
-  int a, b; /* a < b */
-  double *cost; /* of a table of ours: by a and b */
+  int a, b;            /* a < b */
+  double *cost;        /* of a table of ours: by a and b */
   double *to_a, *to_b; /* messages */
 };
 
@@ -262,7 +261,7 @@ static void solve_some(struct bounding *b, double **left, int most, double *sum)
   }
   int *value = alloc((size_t)(n + 1) * sizeof *value);
   double cost;
-  eliminate_all(t, value, &cost);
+  eliminate(t, value, &cost);
   free_tables(t);
   if (cost >= b->known) return;
   b->known = cost;
@@ -380,7 +379,7 @@ static void give_tables_back(struct bounding *b)
   }
 }
 
-void leave_out_values(struct tables *t)
+static void leave_out_values(struct tables *t)
 {
   enum { FIRST_SWEEPS = 6, SWEEPS = 16, FEWEST = 32, MOST = 200 };
   static const double LITTLE = 1e7;
@@ -407,4 +406,13 @@ void leave_out_values(struct tables *t)
   free(sum);
   free(room);
   give_tables_back(&b);
+}
+
+bool find_least(struct tables *t, int *value, double *least)
+{
+  leave_out_values(t);
+  const bool is_exact = eliminate(t, value, least);
+  for (int v = 0; v < t->nvariable; v++)
+    if (t->kept && t->kept[v]) value[v] = t->kept[v][value[v]];
+  return is_exact;
 }

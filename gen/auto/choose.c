@@ -17,9 +17,9 @@ struct choosing {
   struct search_for what;
   double limit;
   struct solution best;
-  double least; /* its cost, without the price */
+  double least;          /* its cost, without the price */
   struct solution above; /* one that costs less, and keeps too much */
-  int left;     /* how many more may be solved */
+  int left;              /* how many more may be solved */
   struct bound bound[MOST_BOUNDS];
 };
 
@@ -31,7 +31,7 @@ static void take_if_better(struct choosing *c, const struct solution *s)
   c->least = cost;
 }
 
-/* A parameter, without bounds yet, of which the two solutions keep unlike parts; or NONE. */
+/* A parameter, without bounds yet, whose parts differ in the two solutions; or NONE. */
 static int differing_parameter(const struct choosing *c, int nbound, const struct solution *a,
                                const struct solution *b)
 {
@@ -114,8 +114,8 @@ bool same_solutions(const struct solution *a, const struct solution *b)
   for (int i = 0; i < a->folded.nnode; i++) {
     if (a->has_home[i] != b->has_home[i]) return false;
     const struct home *x = &a->home[i], *y = &b->home[i];
-    if (a->has_home[i] && (x->layout != y->layout || x->pending != y->pending ||
-                           x->gathered != y->gathered))
+    if (a->has_home[i] &&
+        (x->layout != y->layout || x->pending != y->pending || x->gathered != y->gathered))
       return false;
   }
   for (int i = 0; i < graph->nvalue; i++)

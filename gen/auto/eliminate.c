@@ -2,7 +2,7 @@
    tables that have it become one, of its neighbours, with the least over its values. Which value
    that is, is kept for the way back. Exact, as long as no table grows beyond a bound: then a
    variable gets the value that looks best. */
-#include "auto/tables.h"
+#include "auto/auto.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -222,7 +222,7 @@ static int likely_value(const struct tables *t, int variable)
   return best;
 }
 
-bool eliminate_all(struct tables *t, int *value, double *least)
+bool eliminate(struct tables *t, int *value, double *least)
 {
   bool *is_gone = alloc((size_t)(t->nvariable + 1) * sizeof *is_gone);
   double *work = alloc((size_t)(t->nvariable + 1) * sizeof *work);
@@ -267,15 +267,6 @@ bool eliminate_all(struct tables *t, int *value, double *least)
     value[d->variable] = d->value ? d->value[where] : d->fixed;
   }
   return t->is_exact;
-}
-
-bool eliminate(struct tables *t, int *value, double *least)
-{
-  leave_out_values(t);
-  const bool is_exact = eliminate_all(t, value, least);
-  for (int v = 0; v < t->nvariable; v++)
-    if (t->kept && t->kept[v]) value[v] = t->kept[v][value[v]];
-  return is_exact;
 }
 
 void free_tables(struct tables *t)

@@ -1,5 +1,5 @@
 /* fold.c: the program of the front end with equal layers folded: values, operations and calls of
-   equal modules of a list have one that stands for all.
+   equal modules of a list are one: those of the first module.
 
    An operation that reads an input of a call of a module reads an entry: the value as it is moved
    there. Where calls within one call take the same value, an entry before theirs is shared. */
@@ -9,7 +9,7 @@
 
 int node_of(const struct folded *f, int node)
 {
-  while (f->stands_for[node] != node) node = f->stands_for[node];
+  while (f->first_like[node] != node) node = f->first_like[node];
   return node;
 }
 
@@ -20,13 +20,13 @@ int value_of_node(const struct folded *f, int node)
   return f->entry[node < f->nentry ? node : node - f->nentry].value;
 }
 
-/* The earlier one stands for the later one. */
+/* Makes the two one: the earlier. */
 static void join(struct folded *f, int a, int b)
 {
   a = node_of(f, a);
   b = node_of(f, b);
   if (a == b) return;
-  f->stands_for[a > b ? a : b] = a > b ? b : a;
+  f->first_like[a > b ? a : b] = a > b ? b : a;
 }
 
 /* ------------------------------------------------------------------------------------- entries */
@@ -65,8 +65,8 @@ static void find_entries(struct folded *f, const struct automatic *a, int *first
     first_entry[c] = f->nentry;
     for (int i = 0; i < call->nin; i++) {
       GROW(f->entry, f->nentry, room);
-      f->entry[f->nentry++] = (struct entry){
-          .call = c, .index = i, .value = call->in[i], .from = NONE, .shared = NONE};
+      f->entry[f->nentry++] =
+          (struct entry){.call = c, .index = i, .value = call->in[i], .from = NONE, .shared = NONE};
     }
     for (int i = 0; i < call->nout; i++) f->leaves[call->out[i]] = true;
   }
@@ -119,7 +119,6 @@ static bool same_requests(int a, int b)
     if (!same) return false;
   }
 }
-
 
 static bool same_operation(const struct op *a, const struct op *b)
 {
@@ -187,7 +186,7 @@ static void fold_calls(struct folded *f, const int *first_entry, int one, int ot
   for (int at = 0; at < x->last - x->first; at++) {
     const int p = graph->order[x->first + at], q = graph->order[y->first + at];
     const struct op *s = &graph->op[p], *t = &graph->op[q];
-    f->op_stands_for[q] = p;
+    f->first_op[q] = p;
     for (int k = 0; k < s->nout; k++) join(f, s->out + k, t->out + k);
     for (int i = 0; i < s->nin; i++)
       if (f->reads[q][i] == t->in[i] && f->reads[p][i] == s->in[i]) join(f, s->in[i], t->in[i]);
@@ -227,11 +226,11 @@ struct folded fold_program(const struct automatic *a)
         read_within(first_entry, graph->call[f.entry[e].call].parent, f.entry[e].value);
   share_entries(&f);
   f.nnode = graph->nvalue + 2 * f.nentry;
-  f.stands_for = alloc((size_t)(f.nnode + 1) * sizeof *f.stands_for);
-  for (int i = 0; i < f.nnode; i++) f.stands_for[i] = i;
-  f.op_stands_for = alloc((size_t)(graph->nop + 1) * sizeof *f.op_stands_for);
+  f.first_like = alloc((size_t)(f.nnode + 1) * sizeof *f.first_like);
+  for (int i = 0; i < f.nnode; i++) f.first_like[i] = i;
+  f.first_op = alloc((size_t)(graph->nop + 1) * sizeof *f.first_op);
   int *place = alloc((size_t)(graph->nop + 1) * sizeof *place);
-  for (int i = 0; i < graph->nop; i++) f.op_stands_for[i] = i, place[i] = NONE;
+  for (int i = 0; i < graph->nop; i++) f.first_op[i] = i, place[i] = NONE;
   for (int at = 0; at < graph->norder; at++) place[graph->order[at]] = at;
 
   /* What operations read: by the innermost call around each. */
@@ -249,7 +248,8 @@ struct folded fold_program(const struct automatic *a)
       f.reads[id][i] =
           may_be_moved(op->in[i]) ? read_within(first_entry, open, op->in[i]) : op->in[i];
     /* A parameter that is cast where it is used. */
-    if (op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER) join(&f, op->in[0], op->out);
+    if (op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER)
+      join(&f, op->in[0], op->out);
   }
   fold_lists(&f, a, first_entry, place);
   return f;

@@ -1,7 +1,8 @@
 /* layouts.c: the layouts of the search, by numbers, and what a move between two of them costs.
 
    A move changes one dimension of the mesh after the other, in the order that costs least, or
-   several by one exchange. A byte that a rank receives costs what its dimension of the mesh says. */
+   several by one exchange. A byte that a rank receives costs what its dimension of the mesh says.
+ */
 #include "auto/auto.h"
 
 #include <math.h>
@@ -49,7 +50,6 @@ struct auto_space make_space(unsigned dims)
 
 static struct memo layouts;
 
-
 /* The parts of sampled ranks: of each dimension of the tensor, in so many units as there are ranks.
    Of strided layouts only the size is known. */
 enum { CUT_DIMS = MAX_DIMS };
@@ -57,8 +57,8 @@ struct known_layout {
   struct layout layout;
   int plain; /* without pending sums; NONE: not known yet */
   bool is_strided;
-  double size;  /* of a part, in parts of the whole */
-  unsigned cut; /* a bit for each dimension that is cut */
+  double size;                                  /* of a part, in parts of the whole */
+  unsigned cut;                                 /* a bit for each dimension that is cut */
   int32_t (*first)[CUT_DIMS], (*end)[CUT_DIMS]; /* by sampled rank; NULL: not known yet */
 };
 

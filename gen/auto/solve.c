@@ -1,10 +1,11 @@
 /* solve.c: the cheapest homes of all values of the folded program, and of its parameters.
 
-   A value is moved where a module of which placements are chosen takes it or gives it; pending sums
-   also where an operation takes them. Gradients go the way back: the gradient of a value has the
-   value's home, or is pending there, and what a strategy takes whole to make a part leaves a term.
-   A parameter that is gathered where it is used is gathered for the backward again. */
-#include "auto/tables.h"
+   A value is moved where a module takes it or gives it, if placements of that module are chosen;
+   pending sums also where an operation takes them. Gradients go the way back: the gradient of a
+   value has the value's home, or is pending there; where an operation takes a whole input and makes
+   a part, it leaves a term. A parameter that is gathered for the forward is gathered for the
+   backward again. */
+#include "auto/auto.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,25 +13,26 @@
 
 enum { MOST_HOMES = 3000 };
 
-/* A node that stands for others. */
+/* The first of equal nodes. */
 struct node {
   int n, room;
   struct home *home; /* its domain */
   int variable;      /* or NONE: it has none */
-  int users;         /* operands of operations that stand for others */
-  int members;       /* a parameter: how many it stands for, itself included */
+  int users;         /* operands of first operations */
+  int members;       /* a parameter: how many are equal, itself included */
   bool is_known;
   bool is_joint; /* a parameter of a module that has others: a unit has all of them */
 };
 
-/* An operation that stands for others, with what it may do. */
+/* The first of equal operations, and the ways in which it may run. */
 struct folded_op {
   int op, times;
   int nstrategy;
   struct strategy *strategy;
-  int variable; /* of its strategies; or NONE: they follow from its operands */
-  double *base; /* by strategy: what does not depend on other variables */
-  int (*chosen)[MAX_INPUTS]; /* by strategy and input: the home of a parameter that it alone reads */
+  int variable;              /* of its strategies; or NONE: they follow from its operands */
+  double *base;              /* by strategy: what does not depend on other variables */
+  int (*chosen)[MAX_INPUTS]; /* by strategy and input: the home of a parameter that no other
+                                operation reads */
 };
 
 struct solving {
@@ -39,8 +41,8 @@ struct solving {
   struct folded f;
   struct auto_space s;
   struct node *node;
-  /* By value: whether it has a gradient, or what it stands for has one; by itself; whether it is
-     made of constants. */
+  /* By value: whether it, or an equal one, has a gradient; it by itself; whether it is made of
+     constants. */
   bool *has_gradient, *has_own, *is_free;
   bool *works; /* by operation: ranks are to divide it */
   int npart, part_room;
@@ -241,7 +243,8 @@ static void set_parameter_domain(const struct solving *g, struct node *n, int va
     if (!fits) continue;
     if (!may_gather) is_whole = 0;
     for (unsigned some = is_whole;; some = (some - 1) & is_whole) {
-      add_home(&g->s, n, (struct home){.layout = whole.home[i].layout, .gathered = some | gathered});
+      add_home(&g->s, n,
+               (struct home){.layout = whole.home[i].layout, .gathered = some | gathered});
       if (!some) break;
     }
   }
@@ -283,7 +286,8 @@ static void need_domain(struct solving *g, int node)
   for (int i = 0; i < g->node[from].n; i++)
     add_with_pending(g, n, g->node[from].home[i].layout, g->has_gradient[value]);
   add_plain(g, n, v->shape, g->has_gradient[value]);
-  if (!is_shared) keep_styles(g, n, graph->call[x->call].module, REQUEST_INPUT, x->index, v->shape.ndim);
+  if (!is_shared)
+    keep_styles(g, n, graph->call[x->call].module, REQUEST_INPUT, x->index, v->shape.ndim);
 }
 
 /* The domain of an operation's output, by the strategies. */
@@ -317,8 +321,7 @@ static double cost_between(const struct solving *g, int value, bool has_gradient
 {
   const double bytes = bytes_of(value, graph->value[value].type);
   double cost = cost_of_move(&g->s, bytes, from.layout, to.layout);
-  if (has_gradient)
-    cost += cost_of_move(&g->s, bytes, to.gradient, from.gradient);
+  if (has_gradient) cost += cost_of_move(&g->s, bytes, to.gradient, from.gradient);
   return cost / g->s.parts;
 }
 
@@ -348,7 +351,8 @@ static double cost_of_parameter(const struct solving *g, const struct op *op, in
   double cost = 0;
   if (h.gathered) {
     const double gather = cost_of_move(&g->s, bytes_of(parameter, v->used_as), cut, s->in[input]);
-    cost = gather * microbatches() * (g->has_gradient[op->out] && is_read_again(g, op, input) ? 2 : 1);
+    cost =
+        gather * microbatches() * (g->has_gradient[op->out] && is_read_again(g, op, input) ? 2 : 1);
   }
   if (g->has_gradient[parameter])
     cost += cost_of_move(&g->s, bytes_of(parameter, v->reduced_as), s->in_gradient[input], cut);
@@ -377,25 +381,26 @@ static double cost_of_output(const struct solving *g, const struct op *op, int k
   /* Of two ways that cost the same, the readers ask for the move, not the maker. */
   const double aside = 5e-4 * (s->out[k] != h.layout || h.pending);
   double cost = cost_of_move(&g->s, bytes, s->out[k], h.layout) + aside;
-  if (g->has_gradient[value])
-    cost += cost_of_move(&g->s, bytes, h.gradient, s->out_gradient[k]);
+  if (g->has_gradient[value]) cost += cost_of_move(&g->s, bytes, h.gradient, s->out_gradient[k]);
   return cost / g->s.parts;
 }
 
 static double price_of_home(const struct solving *g, int parameter, struct home h)
 {
   const struct value *v = &graph->value[parameter];
-  return g->what->price * g->node[parameter].members * bytes_of_part(parameter, cut_home(g, &v->shape, h));
+  return g->what->price * g->node[parameter].members *
+         bytes_of_part(parameter, cut_home(g, &v->shape, h));
 }
 
-/* ------------------------------------------------------------------------------------ the tables */
+/* ------------------------------------------------------------------------------------ the tables
+ */
 
 static bool is_parameter(int node)
 {
   return node < graph->nvalue && graph->value[node].role == PARAMETER;
 }
 
-/* Whether one operation alone decides about the parameter. */
+/* Whether no other operation has a part in the choice of the parameter. */
 static bool is_alone(const struct solving *g, int node)
 {
   return is_parameter(node) && g->node[node].users == 1 && !g->node[node].is_joint;
@@ -530,8 +535,8 @@ static void add_part_tables(struct solving *g, struct folded_op *p)
       for (size_t b = 0; b < nb; b++) {
         double least = INFINITY;
         for (size_t s = 0; s < ns; s++) {
-          const double here = p->base[s] + p->times * (cost[0][a * ns + s] +
-                                                       (n == 2 ? cost[1][b * ns + s] : 0));
+          const double here =
+              p->base[s] + p->times * (cost[0][a * ns + s] + (n == 2 ? cost[1][b * ns + s] : 0));
           if (here < least) least = here;
         }
         sum[a * nb + b] = least;
@@ -575,7 +580,8 @@ static void add_moves(struct solving *g)
       if (!g->node[to].is_known || !g->node[from].is_known || from == to) continue;
       int i = 0;
       const bool has = g->has_own[x->value];
-      while (i < n && (list[i].from != from || list[i].to != to || list[i].has_gradient != has)) i++;
+      while (i < n && (list[i].from != from || list[i].to != to || list[i].has_gradient != has))
+        i++;
       if (i == n) {
         GROW(list, n, room);
         list[n++] = (struct move_between){from, to, 0, x->value, has};
@@ -596,7 +602,8 @@ static void add_moves(struct solving *g)
     double *cost = table_memory((size_t)a->n * (size_t)b->n, sizeof *cost);
     for (int h = 0; h < a->n; h++)
       for (int k = 0; k < b->n; k++)
-        cost[h * b->n + k] = times * cost_between(g, list[i].value, list[i].has_gradient, a->home[h], b->home[k]);
+        cost[h * b->n + k] =
+            times * cost_between(g, list[i].value, list[i].has_gradient, a->home[h], b->home[k]);
     int variable[2] = {variable_of(g, list[i].from), variable_of(g, list[i].to)};
     add_table(g->tables, 2, variable, cost);
     free(cost);
@@ -646,7 +653,8 @@ static void mark_values(struct solving *g)
   g->is_free = alloc((size_t)(graph->nvalue + 1) * sizeof *g->is_free);
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    g->has_gradient[i] = graph->loss != NONE && v->role == PARAMETER && is_floating(v->type) && !v->frozen;
+    g->has_gradient[i] =
+        graph->loss != NONE && v->role == PARAMETER && is_floating(v->type) && !v->frozen;
     g->is_free[i] = v->role == CACHE;
   }
   for (int at = 0; at < graph->norder; at++) {
@@ -657,7 +665,8 @@ static void mark_values(struct solving *g)
       made_of_constants &= g->is_free[op->in[i]];
     }
     for (int k = 0; k < op->nout; k++) {
-      g->has_gradient[op->out + k] = gradient && !op->constant && is_floating(graph->value[op->out + k].type);
+      g->has_gradient[op->out + k] =
+          gradient && !op->constant && is_floating(graph->value[op->out + k].type);
       g->is_free[op->out + k] = made_of_constants;
     }
   }
@@ -734,13 +743,14 @@ static void take_operation(struct solving *g, int id, int times)
 
 static int op_of(const struct folded *f, int op)
 {
-  while (f->op_stands_for[op] != op) op = f->op_stands_for[op];
+  while (f->first_op[op] != op) op = f->first_op[op];
   return op;
 }
 
 /* ----------------------------------------------------------------------------------- the answer */
 
-static int best_strategy(const struct solving *g, const struct folded_op *p, const struct home *home)
+static int best_strategy(const struct solving *g, const struct folded_op *p,
+                         const struct home *home)
 {
   const struct op *op = &graph->op[p->op];
   int best = 0;
@@ -772,8 +782,7 @@ static void read_solution(struct solving *g, struct solution *to, const int *val
   for (int k = 0; k < g->npart; k++) {
     const struct folded_op *p = &g->part[k];
     const struct op *op = &graph->op[p->op];
-    const int best =
-        p->variable != NONE ? value[p->variable] : best_strategy(g, p, to->home);
+    const int best = p->variable != NONE ? value[p->variable] : best_strategy(g, p, to->home);
     for (int o = 0; o < op->nin; o++) {
       const int node = node_of_operand(g, p, o);
       if (node == NONE || !is_alone(g, node)) continue;
@@ -797,8 +806,7 @@ struct solution solve_placements(const struct search_for *what)
 {
   const struct automatic *a = what->asked;
   struct solving *g = alloc(sizeof *g);
-  *g = (struct solving){
-      .what = what, .asked = a, .f = fold_program(a), .s = make_space(a->dims)};
+  *g = (struct solving){.what = what, .asked = a, .f = fold_program(a), .s = make_space(a->dims)};
   g->node = alloc((size_t)(g->f.nnode + 1) * sizeof *g->node);
   for (int i = 0; i < g->f.nnode; i++) g->node[i].variable = NONE;
   mark_values(g);
@@ -826,13 +834,14 @@ struct solution solve_placements(const struct search_for *what)
   g->works = operations_that_work(times);
   g->tables = new_tables();
   for (int at = 0; at < graph->norder; at++)
-    if (times[graph->order[at]]) take_operation(g, graph->order[at], counted(times[graph->order[at]]));
+    if (times[graph->order[at]])
+      take_operation(g, graph->order[at], counted(times[graph->order[at]]));
   for (int k = 0; k < g->npart; k++) add_part_tables(g, &g->part[k]);
   add_moves(g);
   join_parameters(g);
   int *value = alloc((size_t)(100000 + g->f.nnode) * sizeof *value);
   struct solution to = {.folded = g->f, .space = g->s};
-  to.is_exact = eliminate(g->tables, value, &to.cost);
+  to.is_exact = find_least(g->tables, value, &to.cost);
   free_tables(g->tables);
   read_solution(g, &to, value);
   return to;

@@ -10,7 +10,7 @@
 struct writing {
   const struct solution *s;
   const struct automatic *a;
-  int *made_by; /* by value: the innermost call of a chosen module that gives it; or NONE */
+  int *made_by;   /* by value: the innermost call of a chosen module that gives it; or NONE */
   bool *has_call; /* by module: its first call was looked at */
 };
 
@@ -46,8 +46,7 @@ static struct style *style_of(const struct writing *w, int module, int mesh_dim,
       return &graph->style[i];
   GROW(graph->style, graph->nstyle, graph->style_room);
   struct style *s = &graph->style[graph->nstyle++];
-  *s = (struct style){
-      .name = "auto", .module = module, .mesh_dim = mesh_dim, .line = w->a->line};
+  *s = (struct style){.name = "auto", .module = module, .mesh_dim = mesh_dim, .line = w->a->line};
   s->request = alloc(64 * sizeof *s->request);
   return s;
 }
@@ -59,7 +58,9 @@ static bool is_stated(int module, int mesh_dim, int what, int index, int first)
     const struct style *s = &graph->style[i];
     if (s->module != module || s->mesh_dim != mesh_dim) continue;
     for (int k = 0; k < s->nrequest; k++)
-      if ((int)s->request[k].what == what && (what == REQUEST_PARAMETER ? s->request[k].value : s->request[k].index) == index) return true;
+      if ((int)s->request[k].what == what &&
+          (what == REQUEST_PARAMETER ? s->request[k].value : s->request[k].index) == index)
+        return true;
   }
   return false;
 }
@@ -74,7 +75,8 @@ static void request(const struct writing *w, int module, int what, int index, st
     bool is_there = false;
     for (int k = 0; k < s->nrequest; k++) {
       const struct layout_request *r = &s->request[k];
-      is_there |= (int)r->what == what && (what == REQUEST_PARAMETER ? r->value == index : r->index == index);
+      is_there |= (int)r->what == what &&
+                  (what == REQUEST_PARAMETER ? r->value == index : r->index == index);
     }
     if (is_there || s->nrequest == 64) continue;
     struct layout_request r = {.what = what, .value = NONE, .to = to.on[d]};
@@ -108,8 +110,8 @@ static void add_inputs(const struct writing *w, int first)
     if (!w->s->has_home[node]) continue;
     const struct home here = home_of(w->s, node), from = home_of(w->s, x->from);
     const struct layout to = layout_of_number(here.layout);
-    const unsigned dims = changed_dims(w->s, layout_of_number(from.layout), to) |
-                          (here.pending & ~from.pending);
+    const unsigned dims =
+        changed_dims(w->s, layout_of_number(from.layout), to) | (here.pending & ~from.pending);
     request(w, graph->call[x->call].module, REQUEST_INPUT, x->index, to, dims, first);
   }
 }
@@ -171,7 +173,8 @@ static void add_units(const struct writing *w)
     }
     graph->module[m].unit = unit;
     for (int i = 0; i < graph->nvalue; i++)
-      if (graph->value[i].role == PARAMETER && graph->value[i].module == m) graph->value[i].unit = unit;
+      if (graph->value[i].role == PARAMETER && graph->value[i].module == m)
+        graph->value[i].unit = unit;
   }
 }
 
@@ -215,9 +218,9 @@ static bool cuts_by(const struct style *s, const struct known_class *known, bool
                                  : NONE;
     struct placement at = {0};
     for (int k = 0; k < s->nrequest; k++)
-      if (s->request[k].what == REQUEST_PARAMETER && s->request[k].value == i) at = s->request[k].to;
-    if (dim == NONE ? at.kind != REPLICATE
-                    : at.kind != SHARD || at.dim != dim || at.cut_order)
+      if (s->request[k].what == REQUEST_PARAMETER && s->request[k].value == i)
+        at = s->request[k].to;
+    if (dim == NONE ? at.kind != REPLICATE : at.kind != SHARD || at.dim != dim || at.cut_order)
       return false;
     has_weight |= is_weight(i);
   }
@@ -255,26 +258,15 @@ static struct placement input_as_it_is(const struct writing *w, int module, int 
 
 static void add_request(struct style *s, int what, struct placement to)
 {
-  s->request[s->nrequest++] =
-      (struct layout_request){.what = what, .value = NONE, .to = to};
+  s->request[s->nrequest++] = (struct layout_request){.what = what, .value = NONE, .to = to};
 }
 
 static struct style *with_bias(struct style *s)
 {
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].role == PARAMETER && graph->value[i].module == s->module && !is_weight(i))
-      s->request[s->nrequest++] =
-          (struct layout_request){.what = REQUEST_PARAMETER, .value = i};
+      s->request[s->nrequest++] = (struct layout_request){.what = REQUEST_PARAMETER, .value = i};
   return s;
-}
-
-bool parts_of_module(int module)
-{
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].role == PARAMETER && graph->value[i].module == module &&
-        graph->value[i].file_size)
-      return true;
-  return false;
 }
 
 /* Makes it the style that a person would write, where that asks for the same. */
@@ -282,7 +274,8 @@ static void name_style(const struct writing *w, struct style *s)
 {
   const struct known_class *known = class_of_module(s->module);
   const struct call *call = call_of_module(s->module);
-  const struct layout_request *in = request_of(s, REQUEST_INPUT), *out = request_of(s, REQUEST_OUTPUT);
+  const struct layout_request *in = request_of(s, REQUEST_INPUT),
+                              *out = request_of(s, REQUEST_OUTPUT);
   const bool has_parameters = request_of(s, REQUEST_PARAMETER);
   s->name = has_parameters ? "ModuleLayouts"
             : in && out    ? "PrepareModuleInputOutput"
@@ -301,7 +294,8 @@ static void name_style(const struct writing *w, struct style *s)
     if (!cuts_by(s, known, outputs)) continue;
     if (outputs || is_embedding ? here.kind != REPLICATE : !is_cut_at(here, last_in)) continue;
     /* The output is asked for, or is as the style would ask. */
-    if (!out && (outputs ? !is_cut_at(home, last_out) : home.kind != REPLICATE || made.pending >> s->mesh_dim & 1))
+    if (!out && (outputs ? !is_cut_at(home, last_out)
+                         : home.kind != REPLICATE || made.pending >> s->mesh_dim & 1))
       continue;
     s->name = outputs ? "Colwise" : "Rowwise";
     if (!in) add_request(s, REQUEST_INPUT, here);
@@ -319,7 +313,8 @@ static void order_styles(int first)
   for (int i = 1; i < n; i++)
     for (int k = i; k > 0; k--) {
       const struct style *a = &list[k - 1], *b = &list[k];
-      if (a->mesh_dim < b->mesh_dim || (a->mesh_dim == b->mesh_dim && a->module <= b->module)) break;
+      if (a->mesh_dim < b->mesh_dim || (a->mesh_dim == b->mesh_dim && a->module <= b->module))
+        break;
       const struct style before = list[k - 1];
       list[k - 1] = list[k];
       list[k] = before;

@@ -4,6 +4,15 @@
 #include <inttypes.h>
 #include <string.h>
 
+bool parts_of_module(int module)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == PARAMETER && graph->value[i].module == module &&
+        graph->value[i].file_size)
+      return true;
+  return false;
+}
+
 /* The module's path with a star for each number in it, as a pattern. */
 static const char *pattern_of(const char *path)
 {
@@ -96,9 +105,9 @@ static const char *style_in_lua(const struct style *s)
   const struct layout_request *in = asks(s, REQUEST_INPUT), *out = asks(s, REQUEST_OUTPUT);
   if (!strcmp(s->name, "Colwise") || !strcmp(s->name, "Rowwise")) {
     const struct placement p = out->to;
-    const bool is_usual = s->name[0] == 'R' ? p.kind == REPLICATE
-                                            : p.kind == SHARD && !p.cut_order &&
-                                                  p.dim == last_dimension_of_output(s);
+    const bool is_usual =
+        s->name[0] == 'R' ? p.kind == REPLICATE
+                          : p.kind == SHARD && !p.cut_order && p.dim == last_dimension_of_output(s);
     if (is_usual) return text("%s()", s->name);
     return text("%s{output_layouts = %s}", s->name, placement_in_lua(p, 0));
   }
@@ -106,7 +115,8 @@ static const char *style_in_lua(const struct style *s)
     struct buffer b = {0};
     put(&b, "%s{", s->name);
     if (in) put(&b, "desired_input_layouts = %s", list_in_lua(s, REQUEST_INPUT));
-    if (out) put(&b, "%sdesired_output_layouts = %s", in ? ", " : "", list_in_lua(s, REQUEST_OUTPUT));
+    if (out)
+      put(&b, "%sdesired_output_layouts = %s", in ? ", " : "", list_in_lua(s, REQUEST_OUTPUT));
     put(&b, "}");
     return b.text;
   }

@@ -1,6 +1,7 @@
-/* works.c: which operations do so much work that ranks are to divide it: products, attention and the
-   like, but for the smallest of them, as the patches of an image and the classes of a few: together
-   they are a small part of the work, and their results are no larger than what they take. */
+/* works.c: which operations do so much work that ranks are to divide it: products, attention and
+   the like, but for the smallest of them, as the patches of an image and the classes of a few:
+   together they are a small part of the work, and their results are no larger than what they take.
+ */
 #include "auto/auto.h"
 
 #include <stdlib.h>

@@ -57,10 +57,11 @@ static struct solution fit_memory(struct solution s)
   const struct outcome least = try_one(&best);
   if (!least.ended) return best; /* the passes will say why */
   if (least.memory > asked->memory)
-    plan_error(asked->line,
-               "auto: memory = %s: a rank needs %s with the placements that cost least, and %s with "
-               "those that keep the fewest parameters: more ranks, a smaller batch, or checkpoint",
-               size_text(asked->memory), size_text(whole.memory), size_text(least.memory));
+    plan_error(
+        asked->line,
+        "auto: memory = %s: a rank needs %s with the placements that cost least, and %s with "
+        "those that keep the fewest parameters: more ranks, a smaller batch, or checkpoint",
+        size_text(asked->memory), size_text(whole.memory), size_text(least.memory));
   for (int i = 0; i < HALVINGS && high - low > 1; i++) {
     const double middle = low + (high - low) / 2;
     within.parameters = (int64_t)middle + 1;
@@ -99,7 +100,6 @@ void decide_placements(void (*passes)(void))
     n++;
   }
   if (asked->memory) list[best] = fit_memory(list[best]);
-  if (!list[best].is_exact)
-    ended_early("auto", "the cheapest placements", 1, "table of costs");
+  if (!list[best].is_exact) ended_early("auto", "the cheapest placements", 1, "table of costs");
   add_styles_of(&list[best], asked);
 }

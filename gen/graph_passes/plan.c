@@ -66,8 +66,8 @@ struct placing {
   struct list *styles_of; /* by module */
   struct list new_order;
   struct gathering gathering; /* of parameters of units: fsdp_units.c */
-  bool *is_aside; /* by value: nothing reads it, and no operation of the order makes it */
-  int first_of_call;         /* the first operation that styles of the call and side at hand made */
+  bool *is_aside;    /* by value: nothing reads it, and no operation of the order makes it */
+  int first_of_call; /* the first operation that styles of the call and side at hand made */
   struct list parts, before; /* of inputs of open calls: values, and their replacements before */
 };
 

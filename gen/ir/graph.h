@@ -166,7 +166,7 @@ struct graph {
   int nended, ended_room;
   struct early_end *ended;             /* in the order in which they occurred, without repeats */
   struct pipeline_stages *stages;      /* of a pipeline; NULL: there is none */
-  struct automatic *automatic; /* what auto() is to choose; NULL: nothing */
+  struct automatic *automatic;         /* what auto() is to choose; NULL: nothing */
   int loss;                            /* the loss, or NONE: a forward-only program */
   int norm;                            /* the value, or NONE */
   struct values_in_loops *in_loops;    /* NULL: there are no loops */
