@@ -315,13 +315,23 @@ static double bytes_of(int value, enum type type)
   return (double)(elements(graph->value[value].shape) * type_bytes(type));
 }
 
+/* Rows by expert have one expert at each place, and know few moves (ir/rows.c). */
+static double cost_of_value(const struct solving *g, int value, int from, int to)
+{
+  const struct value *v = &graph->value[value];
+  const double bytes = bytes_of(value, v->type);
+  if (from == to) return 0;
+  if (v->counts == NONE) return cost_of_move(&g->s, bytes, from, to);
+  if (!can_move_rows(layout_of_number(from), layout_of_number(to))) return INFINITY;
+  return cost_of_move(&g->s, bytes / (double)v->shape.size[0], from, to);
+}
+
 /* From one home of a value to another one, and its gradient back. */
 static double cost_between(const struct solving *g, int value, bool has_gradient, struct home from,
                            struct home to)
 {
-  const double bytes = bytes_of(value, graph->value[value].type);
-  double cost = cost_of_move(&g->s, bytes, from.layout, to.layout);
-  if (has_gradient) cost += cost_of_move(&g->s, bytes, to.gradient, from.gradient);
+  double cost = cost_of_value(g, value, from.layout, to.layout);
+  if (has_gradient) cost += cost_of_value(g, value, to.gradient, from.gradient);
   return cost / g->s.parts;
 }
 
@@ -365,10 +375,9 @@ static double cost_of_input(const struct solving *g, const struct op *op, int in
   const int value = op->in[input];
   if (node < graph->nvalue && graph->value[node].role == PARAMETER)
     return cost_of_parameter(g, op, input, h, s);
-  const double bytes = bytes_of(value, graph->value[value].type);
-  double cost = cost_of_move(&g->s, bytes, h.layout, s->in[input]);
+  double cost = cost_of_value(g, value, h.layout, s->in[input]);
   if (g->has_gradient[value] && g->has_gradient[op->out])
-    cost += cost_of_move(&g->s, bytes, s->in_gradient[input], h.gradient);
+    cost += cost_of_value(g, value, s->in_gradient[input], h.gradient);
   return cost / g->s.parts * g->what->caution;
 }
 
@@ -377,11 +386,10 @@ static double cost_of_output(const struct solving *g, const struct op *op, int k
 {
   const int value = op->out + k;
   if (!g->f.leaves[value] && h.layout != s->out[k]) return INFINITY;
-  const double bytes = bytes_of(value, graph->value[value].type);
   /* Of two ways that cost the same, the readers ask for the move, not the maker. */
   const double aside = 5e-4 * (s->out[k] != h.layout || h.pending);
-  double cost = cost_of_move(&g->s, bytes, s->out[k], h.layout) + aside;
-  if (g->has_gradient[value]) cost += cost_of_move(&g->s, bytes, h.gradient, s->out_gradient[k]);
+  double cost = cost_of_value(g, value, s->out[k], h.layout) + aside;
+  if (g->has_gradient[value]) cost += cost_of_value(g, value, h.gradient, s->out_gradient[k]);
   return cost / g->s.parts;
 }
 
@@ -685,7 +693,7 @@ static int strategies_of_request(struct solving *g, const struct op *op, int nod
 {
   const struct node *n = &g->node[node];
   struct strategy *s = alloc((size_t)(n->n + 1) * sizeof *s);
-  const double bytes = bytes_of(op->in[0], graph->value[op->in[0]].type);
+  const int value = op->in[0];
   for (int i = 0; i < n->n; i++) {
     struct layout from = layout_of_number(n->home[i].layout);
     const struct layout to = chosen_part(g, layout_after(op, from));
@@ -693,9 +701,9 @@ static int strategies_of_request(struct solving *g, const struct op *op, int nod
     s[i].out[0] = number_of_layout(to);
     s[i].in_gradient[0] = gradient_home(&g->s, (struct home){.layout = s[i].in[0]});
     s[i].out_gradient[0] = gradient_home(&g->s, (struct home){.layout = s[i].out[0]});
-    s[i].cost = cost_of_move(&g->s, bytes, s[i].in[0], s[i].out[0]);
+    s[i].cost = cost_of_value(g, value, s[i].in[0], s[i].out[0]);
     if (g->has_gradient[op->in[0]])
-      s[i].cost += cost_of_move(&g->s, bytes, s[i].out_gradient[0], s[i].in_gradient[0]);
+      s[i].cost += cost_of_value(g, value, s[i].out_gradient[0], s[i].in_gradient[0]);
     s[i].cost /= g->s.parts;
   }
   *list = s;
