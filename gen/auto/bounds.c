@@ -302,8 +302,6 @@ static void leave_out_dear(struct bounding *b)
     const size_t na = (size_t)t->size[e->a], nb = (size_t)t->size[e->b];
     for (size_t i = 0; i < na * nb; i++)
       if (e->cost[i] > 2 * b->known + 1) e->cost[i] = INFINITY;
-    memset(e->to_a, 0, na * sizeof *e->to_a);
-    memset(e->to_b, 0, nb * sizeof *e->to_b);
   }
 }
 

@@ -154,14 +154,18 @@ static void eliminate_one(struct tables *t, int variable)
   double *sum = table_memory((size_t)size, sizeof *sum);
   int at[MOST_SCOPE] = {0};
   for (size_t c = 0; c < cells; c++) {
-    for (int v = 0; v < size; v++) sum[v] = 0;
+    if (!ntable) memset(sum, 0, (size_t)size * sizeof *sum);
     for (int k = 0; k < ntable; k++) {
       const double *cost = with[k].cost + with[k].where;
-      for (int v = 0; v < size; v++) sum[v] += cost[v];
+      if (!k)
+        memcpy(sum, cost, (size_t)size * sizeof *sum);
+      else
+        for (int v = 0; v < size; v++) sum[v] += cost[v];
     }
+    double least = sum[0];
+    for (int v = 1; v < size; v++) least = sum[v] < least ? sum[v] : least;
     int best = 0;
-    for (int v = 1; v < size; v++)
-      if (sum[v] < sum[best]) best = v;
+    while (sum[best] != least) best++;
     to->cost[c] = sum[best];
     d->value[c] = (uint16_t)best;
     for (int i = nscope - 1; i >= 0; i--) {
