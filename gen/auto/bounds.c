@@ -229,17 +229,23 @@ static int compare_doubles(const void *x, const void *y)
   return (a > b) - (a < b);
 }
 
-/* The best answer in which each variable has one of its `most` values that look best. */
-static void solve_some(struct bounding *b, double **left, int most, double *sum)
+/* The best answer of values that exceed the bound by no more than `window`, but at most so many of
+   each variable. Returns whether that left none out. */
+static bool solve_some(struct bounding *b, double **left, double window, int most, double *sum)
 {
   const int n = b->t->nvariable;
   struct tables *t = new_tables();
+  bool is_whole = true;
   int **list = alloc((size_t)(n + 1) * sizeof *list);
   for (int v = 0; v < n; v++) {
     const int size = b->t->size[v];
     memcpy(sum, left[v], (size_t)size * sizeof *sum);
     qsort(sum, (size_t)size, sizeof *sum, compare_doubles);
-    const double limit = sum[size > most ? most - 1 : size - 1];
+    double limit = window;
+    if (size > most && sum[most] <= window) {
+      limit = sum[most - 1];
+      is_whole = false;
+    }
     int count = 0;
     list[v] = alloc((size_t)(size + 1) * sizeof **list);
     for (int i = 0; i < size; i++)
@@ -261,11 +267,22 @@ static void solve_some(struct bounding *b, double **left, int most, double *sum)
   }
   int *value = alloc((size_t)(n + 1) * sizeof *value);
   double cost;
-  eliminate(t, value, &cost);
+  is_whole &= eliminate(t, value, &cost);
   free_tables(t);
-  if (cost >= b->known) return;
+  if (cost >= b->known) return is_whole;
   b->known = cost;
   for (int v = 0; v < n; v++) b->taken[v] = list[v][value[v]];
+  return is_whole;
+}
+
+/* The known answer is the best. */
+static void keep_answer(struct bounding *b)
+{
+  for (int v = 0; v < b->t->nvariable; v++) {
+    bool *keep = alloc((size_t)(b->t->size[v] + 1) * sizeof *keep);
+    keep[b->taken[v]] = true;
+    keep_values(b, v, keep);
+  }
 }
 
 /* No cost is below 0: a value, or a pair, that costs more by itself is in no better answer. */
@@ -379,8 +396,8 @@ static void give_tables_back(struct bounding *b)
 
 static void leave_out_values(struct tables *t)
 {
-  enum { FIRST_SWEEPS = 6, SWEEPS = 16, FEWEST = 32, MOST = 200 };
-  static const double LITTLE = 1e7;
+  enum { SWEEPS = 10, MOST = 128 };
+  static const double LITTLE = 4e8, FIRST_WINDOW = 0.004;
   int most = 1;
   for (int v = 0; v < t->nvariable; v++)
     if (t->size[v] > most) most = t->size[v];
@@ -389,17 +406,23 @@ static void leave_out_values(struct tables *t)
   double *room = table_memory((size_t)most, sizeof *room);
   double **left = alloc((size_t)(t->nvariable + 1) * sizeof *left);
   if (work_left(&b) > LITTLE) leave_out_dear(&b); /* what cannot be */
-  for (int most = FEWEST; most <= MOST && work_left(&b) > LITTLE; most *= 2) {
-    for (int k = 0; k < (most == FEWEST ? FIRST_SWEEPS : SWEEPS); k++) {
+  /* A value in a better answer than one of cost c exceeds the bound by no more than c does. */
+
+  for (double window = FIRST_WINDOW; window < 1 && work_left(&b) > LITTLE; window *= 4) {
+    for (int k = 0; k < SWEEPS; k++) {
       sweep(&b, true, sum, room);
       sweep(&b, false, sum, room);
     }
     find_answer(&b, sum);
-    double bound = find_excess(&b, left, sum);
-    solve_some(&b, left, most, sum);
-    leave_out(&b, bound, left);
+    const double bound = find_excess(&b, left, sum), width = window * fabs(bound);
+    const bool is_whole = solve_some(&b, left, width, MOST, sum);
+    if (is_whole && b.known <= bound + width)
+      keep_answer(&b);
+    else {
+      leave_out(&b, bound, left);
+      leave_out_dear(&b);
+    }
     for (int v = 0; v < t->nvariable; v++) free(left[v]);
-    leave_out_dear(&b);
   }
   free(sum);
   free(room);

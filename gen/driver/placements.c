@@ -87,9 +87,9 @@ void decide_placements(void (*passes)(void))
   struct outcome outcome[MOST_CAUTIONS];
   int n = 1, best = 0;
   list[0] = choose_placements(asked, caution[0]);
-  outcome[0] = try_one(&list[0]);
   /* A few dimensions: each solution takes little time. */
   const bool is_quick = list[0].space.ndim <= 2;
+  if (is_quick) outcome[0] = try_one(&list[0]);
   for (int i = 1; i < MOST_CAUTIONS && is_quick && is_dearer(&outcome[0], &list[0]); i++) {
     list[n] = choose_placements(asked, caution[i]);
     bool is_new = true;
