@@ -16,7 +16,7 @@
 /* -------------------------------------------------------------------------------------- fold.c */
 
 /* An input of a call of a module whose placements are chosen. */
-struct entry {
+struct module_input {
   int call, index, value;
   int from;   /* the node that is moved there */
   int shared; /* what it has in common with other calls that take the same; or NONE */
@@ -26,7 +26,7 @@ struct entry {
    first of them. */
 struct folded {
   int nentry;
-  struct entry *entry;
+  struct module_input *entry;
   int nnode;
   int *first_like;          /* by node */
   int *first_op;            /* by operation */
@@ -72,7 +72,7 @@ double cost_of_move(const struct auto_space *s, double bytes, int from, int to);
 
 /* A way in which an operation runs: the numbers of the layouts of its operands; and of their
    gradients, as they arrive and leave. */
-struct strategy {
+struct op_strategy {
   int in[MAX_INPUTS], in_gradient[MAX_INPUTS];
   int out[MAX_OUTPUTS], out_gradient[MAX_OUTPUTS];
   double cost;
@@ -83,7 +83,7 @@ struct strategy {
 /* works: whether its work is to be divided; strided: by input, layouts with strided placements that
    it may have. */
 int find_strategies(const struct auto_space *s, const struct op *op, bool works,
-                    const struct list *strided, struct strategy **list);
+                    const struct list *strided, struct op_strategy **list);
 
 /* ------------------------------------------------------------------------------------- works.c */
 
@@ -96,44 +96,44 @@ bool *operations_that_work(const int *times);
 /* Variables with finite domains, and tables of costs of some of them; the sum is to be least. */
 enum { MOST_SCOPE = 16 };
 
-struct table {
+struct cost_table {
   int n, variable[MOST_SCOPE];
   double *cost;
   bool is_gone;
 };
 
 /* A variable that was eliminated: its value by those of its neighbours. */
-struct decision {
+struct elimination {
   int variable, n, neighbour[MOST_SCOPE];
   uint16_t *value; /* NULL: it is `fixed` */
   int fixed;
 };
 
-struct tables {
+struct cost_tables {
   int nvariable, variable_room, *size;
   int **kept; /* by variable: its values that are left, as they were numbered; NULL: all */
   int ntable, table_room;
-  struct table *table;
+  struct cost_table *table;
   int ndecision, decision_room;
-  struct decision *decision;
+  struct elimination *decision;
   bool is_exact;
 };
 
 /* Memory that free() gives back. */
 void *table_memory(size_t n, size_t size);
-struct tables *new_tables(void);
-int add_variable(struct tables *t, int n);
+struct cost_tables *new_tables(void);
+int add_variable(struct cost_tables *t, int n);
 /* The cost of each combination; the last variable varies fastest. Copies it. */
-void add_table(struct tables *t, int n, const int *variable, const double *cost);
+void add_table(struct cost_tables *t, int n, const int *variable, const double *cost);
 /* The values of all variables, and the least sum. False: a bound was met. */
-bool eliminate(struct tables *t, int *value, double *least);
-void free_tables(struct tables *t);
+bool eliminate(struct cost_tables *t, int *value, double *least);
+void free_tables(struct cost_tables *t);
 
 /* ------------------------------------------------------------------------------------ bounds.c */
 
 /* The same; values that are in no cheapest answer are left out first. No table has more than two
    variables. */
-bool find_least(struct tables *t, int *value, double *least);
+bool find_least(struct cost_tables *t, int *value, double *least);
 
 /* ------------------------------------------------------------------------------------- solve.c */
 
@@ -149,7 +149,7 @@ struct solution {
 };
 
 /* Bounds of the bytes that a rank keeps of a parameter, and of each one like it. */
-struct bound {
+struct kept_bound {
   int parameter;
   double least, most;
 };
@@ -161,7 +161,7 @@ struct search_for {
   double caution; /* above 1: what moves cost within modules, where no style asks for them, so that
                      the passes may decide otherwise */
   int nbound;
-  const struct bound *bound;
+  const struct kept_bound *bound;
 };
 
 struct solution solve_placements(const struct search_for *what);

@@ -22,7 +22,7 @@ struct edge {
 };
 
 struct bounding {
-  struct tables *t;
+  struct cost_tables *t;
   int nedge, edge_room;
   struct edge *edge;
   struct list *edges; /* by variable */
@@ -153,7 +153,7 @@ static void least_left(const struct bounding *b, const struct edge *e, double *o
 /* Keeps these values of the variable. */
 static void keep_values(struct bounding *b, int v, const bool *keep)
 {
-  struct tables *t = b->t;
+  struct cost_tables *t = b->t;
   const int size = t->size[v];
   int n = 0;
   int *list = alloc((size_t)(size + 1) * sizeof *list);
@@ -234,7 +234,7 @@ static int compare_doubles(const void *x, const void *y)
 static bool solve_some(struct bounding *b, double **left, double window, int most, double *sum)
 {
   const int n = b->t->nvariable;
-  struct tables *t = new_tables();
+  struct cost_tables *t = new_tables();
   bool is_whole = true;
   int **list = alloc((size_t)(n + 1) * sizeof *list);
   for (int v = 0; v < n; v++) {
@@ -288,7 +288,7 @@ static void keep_answer(struct bounding *b)
 /* No cost is below 0: a value, or a pair, that costs more by itself is in no better answer. */
 static void leave_out_dear(struct bounding *b)
 {
-  struct tables *t = b->t;
+  struct cost_tables *t = b->t;
   for (bool is_less = true; is_less;) {
     is_less = false;
     for (int v = 0; v < t->nvariable; v++) {
@@ -333,7 +333,7 @@ static double work_left(const struct bounding *b)
   return work;
 }
 
-static struct bounding take_tables(struct tables *t)
+static struct bounding take_tables(struct cost_tables *t)
 {
   struct bounding b = {.t = t, .known = NEVER};
   b.edges = alloc((size_t)(t->nvariable + 1) * sizeof *b.edges);
@@ -344,7 +344,7 @@ static struct bounding take_tables(struct tables *t)
     memset(b.own[v], 0, (size_t)t->size[v] * sizeof **b.own);
   }
   for (int k = 0; k < t->ntable; k++) {
-    struct table *x = &t->table[k];
+    struct cost_table *x = &t->table[k];
     const size_t na = (size_t)t->size[x->variable[0]];
     if (x->n == 1) {
       for (size_t i = 0; i < na; i++) b.own[x->variable[0]][i] += x->cost[i];
@@ -394,7 +394,7 @@ static void give_tables_back(struct bounding *b)
   }
 }
 
-static void leave_out_values(struct tables *t)
+static void leave_out_values(struct cost_tables *t)
 {
   enum { SWEEPS = 10, MOST = 128 };
   static const double LITTLE = 4e8, FIRST_WINDOW = 0.004;
@@ -429,7 +429,7 @@ static void leave_out_values(struct tables *t)
   give_tables_back(&b);
 }
 
-bool find_least(struct tables *t, int *value, double *least)
+bool find_least(struct cost_tables *t, int *value, double *least)
 {
   leave_out_values(t);
   const bool is_exact = eliminate(t, value, least);

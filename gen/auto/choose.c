@@ -20,7 +20,7 @@ struct choosing {
   double least;          /* its cost, without the price */
   struct solution above; /* one that costs less, and keeps too much */
   int left;              /* how many more may be solved */
-  struct bound bound[MOST_BOUNDS];
+  struct kept_bound bound[MOST_BOUNDS];
 };
 
 static void take_if_better(struct choosing *c, const struct solution *s)
@@ -58,9 +58,9 @@ static void branch(struct choosing *c, int nbound)
   const int parameter = differing_parameter(c, nbound, &c->best, &c->above);
   if (parameter == NONE || nbound == MOST_BOUNDS) return;
   const double a = c->above.kept[parameter], b = c->best.kept[parameter], at = a < b ? a : b;
-  c->bound[nbound] = (struct bound){parameter, 0, at};
+  c->bound[nbound] = (struct kept_bound){parameter, 0, at};
   branch(c, nbound + 1);
-  c->bound[nbound] = (struct bound){parameter, at + 1, INFINITY};
+  c->bound[nbound] = (struct kept_bound){parameter, at + 1, INFINITY};
   branch(c, nbound + 1);
 }
 

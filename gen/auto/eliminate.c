@@ -17,25 +17,25 @@ void *table_memory(size_t n, size_t size)
   return at;
 }
 
-struct tables *new_tables(void)
+struct cost_tables *new_tables(void)
 {
-  struct tables *t = alloc(sizeof *t);
+  struct cost_tables *t = alloc(sizeof *t);
   t->is_exact = true;
   return t;
 }
 
-int add_variable(struct tables *t, int n)
+int add_variable(struct cost_tables *t, int n)
 {
   GROW(t->size, t->nvariable, t->variable_room);
   t->size[t->nvariable] = n;
   return t->nvariable++;
 }
 
-static struct table *new_table(struct tables *t, int n, const int *variable)
+static struct cost_table *new_table(struct cost_tables *t, int n, const int *variable)
 {
   GROW(t->table, t->ntable, t->table_room);
-  struct table *x = &t->table[t->ntable++];
-  *x = (struct table){.n = n};
+  struct cost_table *x = &t->table[t->ntable++];
+  *x = (struct cost_table){.n = n};
   size_t cells = 1;
   for (int i = 0; i < n; i++) {
     x->variable[i] = variable[i];
@@ -45,20 +45,20 @@ static struct table *new_table(struct tables *t, int n, const int *variable)
   return x;
 }
 
-static size_t cells_of(const struct tables *t, const struct table *x)
+static size_t cells_of(const struct cost_tables *t, const struct cost_table *x)
 {
   size_t cells = 1;
   for (int i = 0; i < x->n; i++) cells *= (size_t)t->size[x->variable[i]];
   return cells;
 }
 
-void add_table(struct tables *t, int n, const int *variable, const double *cost)
+void add_table(struct cost_tables *t, int n, const int *variable, const double *cost)
 {
-  struct table *x = new_table(t, n, variable);
+  struct cost_table *x = new_table(t, n, variable);
   memcpy(x->cost, cost, cells_of(t, x) * sizeof *cost);
 }
 
-static bool has_variable(const struct table *x, int variable)
+static bool has_variable(const struct cost_table *x, int variable)
 {
   for (int i = 0; i < x->n; i++)
     if (x->variable[i] == variable) return true;
@@ -66,11 +66,11 @@ static bool has_variable(const struct table *x, int variable)
 }
 
 /* The other variables of the tables with this one; returns how many, or MOST_SCOPE. */
-static int neighbours(const struct tables *t, int variable, int *list)
+static int neighbours(const struct cost_tables *t, int variable, int *list)
 {
   int n = 0;
   for (int k = 0; k < t->ntable; k++) {
-    const struct table *x = &t->table[k];
+    const struct cost_table *x = &t->table[k];
     if (x->is_gone || !has_variable(x, variable)) continue;
     for (int i = 0; i < x->n; i++) {
       if (x->variable[i] == variable || lists_number(list, n, x->variable[i])) continue;
@@ -82,7 +82,7 @@ static int neighbours(const struct tables *t, int variable, int *list)
 }
 
 /* The table with `variable` as its last one. */
-static double *with_last(const struct tables *t, const struct table *x, int variable,
+static double *with_last(const struct cost_tables *t, const struct cost_table *x, int variable,
                          int order[MOST_SCOPE])
 {
   int n = 0, from[MOST_SCOPE];
@@ -110,10 +110,10 @@ static double *with_last(const struct tables *t, const struct table *x, int vari
   return to;
 }
 
-static void fix(struct tables *t, int variable, int value);
+static void fix(struct cost_tables *t, int variable, int value);
 
 /* Puts one table in the place of those with the variable. */
-static void eliminate_one(struct tables *t, int variable)
+static void eliminate_one(struct cost_tables *t, int variable)
 {
   enum { MOST_TABLES = 256 };
   int scope[MOST_SCOPE], nscope = neighbours(t, variable, scope);
@@ -126,7 +126,7 @@ static void eliminate_one(struct tables *t, int variable)
     size_t where;
   } with[MOST_TABLES];
   for (int k = 0; k < t->ntable; k++) {
-    struct table *x = &t->table[k];
+    struct cost_table *x = &t->table[k];
     if (x->is_gone || !has_variable(x, variable)) continue;
     with[ntable].cost = with_last(t, x, variable, with[ntable].order);
     with[ntable].n = x->n;
@@ -144,11 +144,11 @@ static void eliminate_one(struct tables *t, int variable)
     ntable++;
     if (ntable == MOST_TABLES) bug("auto", "a variable with too many tables");
   }
-  struct table *to = new_table(t, nscope, scope);
+  struct cost_table *to = new_table(t, nscope, scope);
   const size_t cells = cells_of(t, to);
   GROW(t->decision, t->ndecision, t->decision_room);
-  struct decision *d = &t->decision[t->ndecision++];
-  *d = (struct decision){.variable = variable, .n = nscope};
+  struct elimination *d = &t->decision[t->ndecision++];
+  *d = (struct elimination){.variable = variable, .n = nscope};
   memcpy(d->neighbour, scope, sizeof scope);
   d->value = table_memory(cells, sizeof *d->value);
   double *sum = table_memory((size_t)size, sizeof *sum);
@@ -181,10 +181,10 @@ static void eliminate_one(struct tables *t, int variable)
 }
 
 /* Leaves the variable out of all tables: it has this value. */
-static void fix(struct tables *t, int variable, int value)
+static void fix(struct cost_tables *t, int variable, int value)
 {
   for (int k = 0; k < t->ntable; k++) {
-    struct table *x = &t->table[k];
+    struct cost_table *x = &t->table[k];
     if (x->is_gone || !has_variable(x, variable)) continue;
     int order[MOST_SCOPE];
     double *last = with_last(t, x, variable, order);
@@ -196,17 +196,17 @@ static void fix(struct tables *t, int variable, int value)
     memcpy(x->variable, order, sizeof order);
   }
   GROW(t->decision, t->ndecision, t->decision_room);
-  t->decision[t->ndecision++] = (struct decision){.variable = variable, .fixed = value};
+  t->decision[t->ndecision++] = (struct elimination){.variable = variable, .fixed = value};
 }
 
 /* The value with the least cost, if each table is as cheap as it can be. */
-static int likely_value(const struct tables *t, int variable)
+static int likely_value(const struct cost_tables *t, int variable)
 {
   const int size = t->size[variable];
   double *sum = table_memory((size_t)size, sizeof *sum);
   for (int v = 0; v < size; v++) sum[v] = 0;
   for (int k = 0; k < t->ntable; k++) {
-    const struct table *x = &t->table[k];
+    const struct cost_table *x = &t->table[k];
     if (x->is_gone || !has_variable(x, variable)) continue;
     int order[MOST_SCOPE];
     double *last = with_last(t, x, variable, order);
@@ -226,7 +226,7 @@ static int likely_value(const struct tables *t, int variable)
   return best;
 }
 
-bool eliminate(struct tables *t, int *value, double *least)
+bool eliminate(struct cost_tables *t, int *value, double *least)
 {
   bool *is_gone = alloc((size_t)(t->nvariable + 1) * sizeof *is_gone);
   double *work = alloc((size_t)(t->nvariable + 1) * sizeof *work);
@@ -264,7 +264,7 @@ bool eliminate(struct tables *t, int *value, double *least)
   for (int k = 0; k < t->ntable; k++)
     if (!t->table[k].is_gone) *least += t->table[k].cost[0];
   for (int k = t->ndecision; k-- > 0;) {
-    const struct decision *d = &t->decision[k];
+    const struct elimination *d = &t->decision[k];
     size_t where = 0;
     for (int i = 0; i < d->n; i++)
       where = where * (size_t)t->size[d->neighbour[i]] + (size_t)value[d->neighbour[i]];
@@ -273,7 +273,7 @@ bool eliminate(struct tables *t, int *value, double *least)
   return t->is_exact;
 }
 
-void free_tables(struct tables *t)
+void free_tables(struct cost_tables *t)
 {
   for (int k = 0; k < t->ntable; k++) free(t->table[k].cost);
   for (int k = 0; k < t->ndecision; k++) free(t->decision[k].value);

@@ -65,8 +65,8 @@ static void find_entries(struct folded *f, const struct automatic *a, int *first
     first_entry[c] = f->nentry;
     for (int i = 0; i < call->nin; i++) {
       GROW(f->entry, f->nentry, room);
-      f->entry[f->nentry++] =
-          (struct entry){.call = c, .index = i, .value = call->in[i], .from = NONE, .shared = NONE};
+      f->entry[f->nentry++] = (struct module_input){
+          .call = c, .index = i, .value = call->in[i], .from = NONE, .shared = NONE};
     }
     for (int i = 0; i < call->nout; i++) f->leaves[call->out[i]] = true;
   }
@@ -79,12 +79,12 @@ static void share_entries(struct folded *f)
   for (int i = 0; i < graph->nvalue + 2 * f->nentry; i++) last[i] = NONE;
   int *before = alloc((size_t)(f->nentry + 1) * sizeof *before);
   for (int e = 0; e < f->nentry; e++) {
-    struct entry *x = &f->entry[e];
+    struct module_input *x = &f->entry[e];
     const int parent = graph->call[x->call].parent;
     before[e] = last[x->from];
     last[x->from] = e;
     for (int k = before[e]; k != NONE; k = before[k]) {
-      struct entry *y = &f->entry[k];
+      struct module_input *y = &f->entry[k];
       if (graph->call[y->call].parent != parent || y->call == x->call) continue;
       if (y->shared == NONE) y->shared = graph->nvalue + f->nentry + k;
       x->shared = y->shared;

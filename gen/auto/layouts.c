@@ -25,6 +25,13 @@ static void sample_places(struct auto_space *s)
     }
 }
 
+/* The bandwidth of a dimension of the mesh, as the plan or its cluster gives it; 0: not given. */
+static double bandwidth_of(int mesh_dim)
+{
+  const double given = graph->mesh.bandwidth[mesh_dim];
+  return given > 0 || !has_cluster() ? given : link_of_dimension(mesh_dim).bandwidth;
+}
+
 struct auto_space make_space(unsigned dims)
 {
   struct auto_space s = {.parts = 1};
@@ -32,7 +39,7 @@ struct auto_space make_space(unsigned dims)
   for (int d = 0; d < graph->mesh.ndim; d++) {
     const bool is_chosen = dims >> d & 1 && graph->mesh.size[d] > 1 && s.ndim < MOST_DIMS;
     if (is_chosen) s.dim[s.ndim++] = d;
-    if (is_chosen && graph->mesh.bandwidth[d] > most) most = graph->mesh.bandwidth[d];
+    if (is_chosen) most = fmax(most, bandwidth_of(d));
     bool cuts = false;
     for (int i = 0; i < graph->nvalue; i++)
       cuts |= graph->value[i].role == BATCH && graph->value[i].layout.on[d].kind == SHARD;
@@ -40,7 +47,7 @@ struct auto_space make_space(unsigned dims)
   }
   sample_places(&s);
   for (int i = 0; i < s.ndim; i++) {
-    const double bandwidth = graph->mesh.bandwidth[s.dim[i]];
+    const double bandwidth = bandwidth_of(s.dim[i]);
     s.weight[s.dim[i]] = most > 0 && bandwidth > 0 ? most / bandwidth : 1;
   }
   return s;

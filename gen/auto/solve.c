@@ -28,7 +28,7 @@ struct node {
 struct folded_op {
   int op, times;
   int nstrategy;
-  struct strategy *strategy;
+  struct op_strategy *strategy;
   int variable;              /* of its strategies; or NONE: they follow from its operands */
   double *base;              /* by strategy: what does not depend on other variables */
   int (*chosen)[MAX_INPUTS]; /* by strategy and input: the home of a parameter that no other
@@ -47,7 +47,7 @@ struct solving {
   bool *works; /* by operation: ranks are to divide it */
   int npart, part_room;
   struct folded_op *part;
-  struct tables *tables;
+  struct cost_tables *tables;
 };
 
 /* A few equal layers count as more of them: what is best for each of many counts, not what it takes
@@ -250,7 +250,7 @@ static void set_parameter_domain(const struct solving *g, struct node *n, int va
   }
   if (!n->n) add_home(&g->s, n, (struct home){.layout = number_of_layout(chosen_part(g, at))});
   for (int k = 0; k < g->what->nbound; k++) {
-    const struct bound *b = &g->what->bound[k];
+    const struct kept_bound *b = &g->what->bound[k];
     int kept = 0;
     if (node_of(&g->f, b->parameter) != node_of(&g->f, value)) continue;
     for (int i = 0; i < n->n; i++) {
@@ -279,7 +279,7 @@ static void need_domain(struct solving *g, int node)
   }
   const int e = node - graph->nvalue;
   const bool is_shared = e >= g->f.nentry;
-  const struct entry *x = &g->f.entry[is_shared ? e - g->f.nentry : e];
+  const struct module_input *x = &g->f.entry[is_shared ? e - g->f.nentry : e];
   const int from = node_of(&g->f, is_shared || x->shared == NONE ? x->from : x->shared);
   need_domain(g, from);
   /* Where it comes from, and wherever it may go. */
@@ -345,7 +345,7 @@ static bool is_read_again(const struct solving *g, const struct op *op, int inpu
 }
 
 static double cost_of_parameter(const struct solving *g, const struct op *op, int input,
-                                struct home h, const struct strategy *s)
+                                struct home h, const struct op_strategy *s)
 {
   const int value = op->in[input];
   int parameter = node_of(&g->f, value);
@@ -370,7 +370,7 @@ static double cost_of_parameter(const struct solving *g, const struct op *op, in
 }
 
 static double cost_of_input(const struct solving *g, const struct op *op, int input, int node,
-                            struct home h, const struct strategy *s)
+                            struct home h, const struct op_strategy *s)
 {
   const int value = op->in[input];
   if (node < graph->nvalue && graph->value[node].role == PARAMETER)
@@ -382,7 +382,7 @@ static double cost_of_input(const struct solving *g, const struct op *op, int in
 }
 
 static double cost_of_output(const struct solving *g, const struct op *op, int k, struct home h,
-                             const struct strategy *s)
+                             const struct op_strategy *s)
 {
   const int value = op->out + k;
   if (!g->f.leaves[value] && h.layout != s->out[k]) return INFINITY;
@@ -425,7 +425,7 @@ static int node_of_operand(const struct solving *g, const struct folded_op *p, i
 }
 
 static double cost_of_operand(const struct solving *g, const struct folded_op *p, int o, int node,
-                              struct home h, const struct strategy *s)
+                              struct home h, const struct op_strategy *s)
 {
   const struct op *op = &graph->op[p->op];
   return o < op->nin ? cost_of_input(g, op, o, node, h, s)
@@ -477,7 +477,8 @@ static int variable_nodes(const struct solving *g, const struct folded_op *p, in
   return n;
 }
 
-static bool same_way(const struct op *op, int o, const struct strategy *a, const struct strategy *b)
+static bool same_way(const struct op *op, int o, const struct op_strategy *a,
+                     const struct op_strategy *b)
 {
   if (o < op->nin) return a->in[o] == b->in[o] && a->in_gradient[o] == b->in_gradient[o];
   o -= op->nin;
@@ -576,7 +577,7 @@ static void add_moves(struct solving *g)
   } *list = NULL;
   int n = 0, room = 0;
   for (int e = 0; e < g->f.nentry; e++) {
-    const struct entry *x = &g->f.entry[e];
+    const struct module_input *x = &g->f.entry[e];
     if (g->is_free[x->value] || graph->value[x->value].role == PARAMETER) continue;
     const int here = graph->nvalue + e, shared = x->shared;
     const int pair[2][2] = {{shared == NONE ? x->from : shared, here}, {x->from, shared}};
@@ -689,10 +690,10 @@ static void mark_values(struct solving *g)
 
 /* A redistribution that the plan asks for. */
 static int strategies_of_request(struct solving *g, const struct op *op, int node,
-                                 struct strategy **list)
+                                 struct op_strategy **list)
 {
   const struct node *n = &g->node[node];
-  struct strategy *s = alloc((size_t)(n->n + 1) * sizeof *s);
+  struct op_strategy *s = alloc((size_t)(n->n + 1) * sizeof *s);
   const int value = op->in[0];
   for (int i = 0; i < n->n; i++) {
     struct layout from = layout_of_number(n->home[i].layout);
@@ -829,7 +830,7 @@ struct solution solve_placements(const struct search_for *what)
   }
   /* What only a later entry reads is read. */
   for (int e = 0; e < g->f.nentry; e++) {
-    const struct entry *x = &g->f.entry[e];
+    const struct module_input *x = &g->f.entry[e];
     g->node[node_of(&g->f, x->from)].users++;
     if (x->shared != NONE) g->node[node_of(&g->f, x->shared)].users++;
   }

@@ -51,7 +51,8 @@ static struct placement adjoint(struct placement p, bool is_term)
   return (struct placement){0};
 }
 
-static bool same_strategy(const struct strategy *a, const struct strategy *b, const struct op *op)
+static bool same_strategy(const struct op_strategy *a, const struct op_strategy *b,
+                          const struct op *op)
 {
   return !memcmp(a->in, b->in, (size_t)op->nin * sizeof *a->in) &&
          !memcmp(a->in_gradient, b->in_gradient, (size_t)op->nin * sizeof *a->in) &&
@@ -64,7 +65,7 @@ struct finding {
   const struct letters *letters;
   struct choice list[MAX_CHOICES];
   int nlist, n, room;
-  struct strategy *found;
+  struct op_strategy *found;
   int norder, order[MOST_ORDERS][MOST_DIMS];
   bool divides; /* by some choice on each dimension */
 };
@@ -89,7 +90,7 @@ static void add_strategy(struct finding *f, const int *at)
   }
   const int first = f->n;
   for (int o = 0; o < (cuts ? f->norder : 1); o++) {
-    struct strategy s = {.cost = cost};
+    struct op_strategy s = {.cost = cost};
     bool fits = true;
     for (int k = 0; k < operand_count(op) && fits; k++) {
       struct layout layout = {0}, gradient = {0};
@@ -121,7 +122,7 @@ static void add_strategy(struct finding *f, const int *at)
 }
 
 int find_strategies(const struct auto_space *s, const struct op *op, bool works,
-                    const struct list *strided, struct strategy **list)
+                    const struct list *strided, struct op_strategy **list)
 {
   struct letters l;
   struct finding *f = alloc(sizeof *f);

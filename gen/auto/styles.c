@@ -105,7 +105,7 @@ static void add_parameters(const struct writing *w, int first)
 static void add_inputs(const struct writing *w, int first)
 {
   for (int e = 0; e < w->s->folded.nentry; e++) {
-    const struct entry *x = &w->s->folded.entry[e];
+    const struct module_input *x = &w->s->folded.entry[e];
     const int node = node_of(&w->s->folded, graph->nvalue + e);
     if (!w->s->has_home[node]) continue;
     const struct home here = home_of(w->s, node), from = home_of(w->s, x->from);
@@ -246,7 +246,7 @@ static struct placement input_as_it_is(const struct writing *w, int module, int 
 {
   const struct placement pending = {.kind = PARTIAL};
   for (int e = 0; e < w->s->folded.nentry; e++) {
-    const struct entry *x = &w->s->folded.entry[e];
+    const struct module_input *x = &w->s->folded.entry[e];
     if (graph->call[x->call].module != module || x->index) continue;
     const int node = node_of(&w->s->folded, graph->nvalue + e);
     if (!w->s->has_home[node]) return (struct placement){0};
