@@ -63,8 +63,9 @@ struct auto_space make_space(unsigned dims);
 int number_of_layout(struct layout layout);
 struct layout layout_of_number(int number);
 struct home whole_home(void);
-/* Whether all ranks have equal parts. */
-bool cuts_evenly(const struct auto_space *s, struct shape shape, struct layout layout);
+/* Whether so many parts are equal, or nearly. */
+bool cuts_well(int64_t size, int64_t parts);
+bool cuts_all_well(const struct auto_space *s, struct shape shape, struct layout layout);
 /* What moving a tensor of so many bytes costs. */
 double cost_of_move(const struct auto_space *s, double bytes, int from, int to);
 

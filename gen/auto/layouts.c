@@ -98,7 +98,15 @@ struct home whole_home(void)
   return (struct home){.layout = number, .gradient = number};
 }
 
-bool cuts_evenly(const struct auto_space *s, struct shape shape, struct layout layout)
+bool cuts_well(int64_t size, int64_t parts)
+{
+  static const double MOST_MORE = 1.25;
+  const int64_t largest = (size + parts - 1) / parts;
+  return size % parts == 0 ||
+         (size > parts && (double)(largest * parts) <= MOST_MORE * (double)size);
+}
+
+bool cuts_all_well(const struct auto_space *s, struct shape shape, struct layout layout)
 {
   int64_t parts[MAX_DIMS];
   for (int d = 0; d < shape.ndim; d++) parts[d] = 1;
@@ -106,10 +114,11 @@ bool cuts_evenly(const struct auto_space *s, struct shape shape, struct layout l
     const struct placement p = layout.on[s->dim[i]];
     if (p.kind != SHARD) continue;
     parts[p.dim] *= graph->mesh.size[s->dim[i]];
-    if (shape.size[p.dim] / shard_stride(p) % graph->mesh.size[s->dim[i]]) return false;
+    if (shard_stride(p) > 1 && shape.size[p.dim] / shard_stride(p) % graph->mesh.size[s->dim[i]])
+      return false;
   }
   for (int d = 0; d < shape.ndim; d++)
-    if (shape.size[d] % parts[d]) return false;
+    if (!cuts_well(shape.size[d], parts[d])) return false;
   return true;
 }
 

@@ -112,7 +112,7 @@ static void add_plain(const struct solving *g, struct node *n, struct shape shap
       l.on[g->s.dim[i]] = (struct placement){.kind = SHARD, .dim = at[i] - 1};
       order[ncut++] = g->s.dim[i];
     }
-    if (cuts_evenly(&g->s, shape, l)) {
+    if (cuts_all_well(&g->s, shape, l)) {
       /* The cuts in each order: as a permutation of their places. */
       int place[MOST_DIMS] = {0};
       for (;;) {

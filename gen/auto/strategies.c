@@ -105,7 +105,7 @@ static void add_strategy(struct finding *f, const int *at)
         gradient.on[d] = adjoint(layout.on[d], term && k < op->nin);
       }
       layout = usual_cut_order(layout);
-      fits = cuts_evenly(f->s, graph->value[nth_operand(op, k)].shape, layout) &&
+      fits = cuts_all_well(f->s, graph->value[nth_operand(op, k)].shape, layout) &&
              operand_fits(f->letters, k, op->nin, layout, f->list, pick);
       if (!fits) break;
       const int number = number_of_layout(layout), back = number_of_layout(gradient);
@@ -133,7 +133,7 @@ int find_strategies(const struct auto_space *s, const struct op *op, bool works,
   for (int i = 0; i < f->nlist && works; i++) {
     bool divides = f->list[i].letter != NONE;
     for (int d = 0; d < s->ndim && divides; d++)
-      divides = l.size[f->list[i].letter] % graph->mesh.size[s->dim[d]] == 0;
+      divides = cuts_well(l.size[f->list[i].letter], graph->mesh.size[s->dim[d]]);
     f->divides |= divides;
   }
   int at[MOST_DIMS] = {0};
