@@ -32,27 +32,6 @@ static double bandwidth_of(int mesh_dim)
   return given > 0 || !has_cluster() ? given : link_of_dimension(mesh_dim).bandwidth;
 }
 
-struct auto_space make_space(unsigned dims)
-{
-  struct auto_space s = {.parts = 1};
-  double most = 0;
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    const bool is_chosen = dims >> d & 1 && graph->mesh.size[d] > 1 && s.ndim < MOST_DIMS;
-    if (is_chosen) s.dim[s.ndim++] = d;
-    if (is_chosen) most = fmax(most, bandwidth_of(d));
-    bool cuts = false;
-    for (int i = 0; i < graph->nvalue; i++)
-      cuts |= graph->value[i].role == BATCH && graph->value[i].layout.on[d].kind == SHARD;
-    if (cuts && !is_chosen && !graph->mesh.microbatch_axis[d]) s.parts *= graph->mesh.size[d];
-  }
-  sample_places(&s);
-  for (int i = 0; i < s.ndim; i++) {
-    const double bandwidth = bandwidth_of(s.dim[i]);
-    s.weight[s.dim[i]] = most > 0 && bandwidth > 0 ? most / bandwidth : 1;
-  }
-  return s;
-}
-
 /* ------------------------------------------------------------------------------------- numbers */
 
 static struct memo layouts;
@@ -323,14 +302,26 @@ static struct price_of_move find_price(const struct auto_space *s, int before, i
   return p;
 }
 
+/* By layouts before and after; rows are as long as the list of layouts was. */
+static int nrow, row_room;
+static struct row {
+  int n;
+  struct price_of_move *at;
+} * row;
+
+/* Forgets the layouts and the moves of another graph. */
+static void forget_other_graph(void)
+{
+  static const struct graph *of;
+  if (!is_other_graph(&of)) return;
+  empty_memo(&layouts);
+  layout_list = NULL;
+  row = NULL;
+  nlayout = layout_room = nrow = row_room = 0;
+}
+
 double cost_of_move(const struct auto_space *s, double bytes, int from, int to)
 {
-  /* By layouts before and after; rows are as long as the list of layouts was. */
-  static int nrow, row_room;
-  static struct row {
-    int n;
-    struct price_of_move *at;
-  } * row;
   if (from == to) return 0;
   while (nrow <= from) {
     GROW(row, nrow, row_room);
@@ -349,4 +340,26 @@ double cost_of_move(const struct auto_space *s, double bytes, int from, int to)
     *p = found;
   }
   return p->bytes * bytes + p->steps * STEP;
+}
+
+struct auto_space make_space(unsigned dims)
+{
+  struct auto_space s = {.parts = 1};
+  double most = 0;
+  forget_other_graph();
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    const bool is_chosen = dims >> d & 1 && graph->mesh.size[d] > 1 && s.ndim < MOST_DIMS;
+    if (is_chosen) s.dim[s.ndim++] = d;
+    if (is_chosen) most = fmax(most, bandwidth_of(d));
+    bool cuts = false;
+    for (int i = 0; i < graph->nvalue; i++)
+      cuts |= graph->value[i].role == BATCH && graph->value[i].layout.on[d].kind == SHARD;
+    if (cuts && !is_chosen && !graph->mesh.microbatch_axis[d]) s.parts *= graph->mesh.size[d];
+  }
+  sample_places(&s);
+  for (int i = 0; i < s.ndim; i++) {
+    const double bandwidth = bandwidth_of(s.dim[i]);
+    s.weight[s.dim[i]] = most > 0 && bandwidth > 0 ? most / bandwidth : 1;
+  }
+  return s;
 }

@@ -83,6 +83,7 @@ void decide_placements(void (*passes)(void))
   asked = graph->automatic;
   rest = passes;
   graph->automatic = NULL;
+  if (!make_space(asked->dims).ndim) return; /* one rank */
   struct solution list[MOST_CAUTIONS];
   struct outcome outcome[MOST_CAUTIONS];
   int n = 1, best = 0;
