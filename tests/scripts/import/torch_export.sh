@@ -104,7 +104,7 @@ grep -q '^  16 collectives of 19,592 bytes' "$WORK/projections/plan.txt" || fail
 ! all_cases || finds '^  16 collectives of 19,592 bytes' "$WORK/projections_core/plan.txt" || fail "projections, decomposed: other collectives"
 ! grep 'qkv\|query_key_value\|attn' "$WORK/projections.made" || fail "projections: they are whole"
 # So is a weight of which the graph takes parts before it multiplies with them.
-grep -q '^  12 collectives of 12,680 bytes' "$WORK/crossed/plan.txt" || fail "crossed: other collectives"
+grep -q '^  13 collectives of 13,256 bytes' "$WORK/crossed/plan.txt" || fail "crossed: other collectives"
 ! grep attn "$WORK/crossed.made" || fail "crossed: its attention is whole"
 
 # Attention that was written out, or decomposed, is one operator that knows its mask; so is the rotary embedding.
