@@ -15,7 +15,7 @@ local args = settings{
     choices = {"cross_entropy", "mse", "output", "none"}},
   {"dp", function(a) return a.dp_shard end, "ranks that share the batch; by default dp_shard", type = "size", search = "data"},
   {"dp_shard", 1, "ranks of dp over which parameters, gradients and the optimizer's state are cut", search = "shards"},
-  {"tp", 1, "ranks that share each layer that the table below knows", search = "tensor"},
+  {"tp", 1, "ranks that share each layer, by auto()", search = "tensor"},
   {"lr", 1e-3, "AdamW's rate", type = "number"}, {"beta1", 0.9, "AdamW's decay of the mean gradient"},
   {"beta2", 0.999, "AdamW's decay of the mean square"}, {"weight_decay", 0.01, "AdamW's"},
   {"clip", nil, "the greatest norm of all gradients", type = "number"},
@@ -32,41 +32,16 @@ local data_parallel = hybrid and mesh{"dp_replicate", "dp_shard"} or mesh.dp
 
 -- --------------------------------------------------------------------------------- tensor parallelism
 
--- What the last part of a module's name says about its weight: cut by its outputs, or by its inputs.
--- Some names say it only with the part before them.
-local STYLES = {}
-for style, names in pairs{
-  Colwise = "q_proj k_proj v_proj gate_proj up_proj fc1 wi wi_0 wi_1 query key value w1 w3 lin1 q_lin "
-    .. "k_lin v_lin c_fc dense_h_to_4h wq wk wv in_proj linear1 c_attn qkv Wqkv qkv_proj gate_up_proj "
-    .. "query_key_value intermediate.dense SelfAttention.q SelfAttention.k SelfAttention.v "
-    .. "EncDecAttention.q EncDecAttention.k EncDecAttention.v",
-  Rowwise = "o_proj out_proj down_proj fc2 wo w2 lin2 out_lin dense_4h_to_h linear2 c_proj output.dense "
-    .. "attention.dense self_attention.dense attn.proj SelfAttention.o EncDecAttention.o",
-} do
-  for name in string.gmatch(names, "%S+") do STYLES[name] = style end
-end
-local PROJECTIONS = {Linear = true, Conv1D = true}
-
--- What makes several things at once, as q, k and v, is cut part by part.
-local function style_of(m)
-  local style = STYLES[string.match(m.path, "([^.]+)$")] or STYLES[string.match(m.path, "([^.]+%.[^.]+)$")]
-  if m.class == "MultiheadAttention" then return m.parts and Colwise{parts = m.parts} end
-  if not PROJECTIONS[m.class] or not style then return nil end
-  if style == "Rowwise" then return Rowwise() end
-  return m.parts and Colwise{parts = m.parts} or Colwise()
-end
-
+-- tpgen finds the placements itself, and prints them. A projection that makes several things at once, as q, k and v, is
+-- cut part by part.
+local PROJECTIONS = {Linear = true, Conv1D = true, MultiheadAttention = true}
 if tp > 1 then
-  local styles, whole = {}, {}
+  local parts = {}
   for _, m in ipairs(about.modules) do
-    styles[m.path] = style_of(m)
-    if not styles[m.path] then
-      local pattern = m.path == "" and "(root)" or string.gsub(m.path, "%.%d+%f[.\0]", ".*")
-      if not whole[pattern] then whole[#whole + 1], whole[pattern] = pattern, true end
-    end
+    if m.parts and PROJECTIONS[m.class] then parts[m.path] = ModuleLayouts{parts = m.parts} end
   end
-  model = parallelize(model, mesh.tp, styles)
-  if #whole > 0 then print("whole on every rank of tp: " .. table.concat(whole, " ")) end
+  parallelize(model, mesh.tp, parts)
+  parallelize(model, mesh.tp, auto())
 end
 
 -- A unit for each layer of a list, and one for all else.

@@ -9,6 +9,7 @@
 #include "sharding/sharding.h"
 #include "target/target.h"
 #include "lua/lua.h"
+#include "auto/auto.h"
 #include "graph_passes/graph_passes.h"
 #include "function_passes/function_passes.h"
 #include "naming/naming.h"
@@ -82,6 +83,12 @@ bool is_folder(const char *path);
    ends tpgen. */
 void run_schedule_query(void);
 
+/* -------------------------------------------------------------------------------- placements.c */
+
+/* Decides the placements that auto() asks for: styles and units, after the pass `lua`. passes: as
+   for decide_reductions(), from the pass `plan` on. */
+void decide_placements(void (*passes)(void));
+
 /* -------------------------------------------------------------------------------- reductions.c */
 
 /* Decides where gradients of several batches are reduced, before the pass `optimize`. passes: runs
@@ -102,6 +109,7 @@ struct outcome {
   int64_t memory;                /* of a rank, the most of all places of a pipeline */
   double seconds;                /* of a step by the model */
   double bytes;                  /* with --explain-cost: that a rank receives in a step */
+  double received;               /* by a rank in a step: bytes, those over slow links count more */
   uint64_t hash[MOST_AGAIN + 1]; /* by level: note_level() */
 };
 struct started_trial {

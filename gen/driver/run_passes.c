@@ -11,6 +11,13 @@ static void (*const run[PASS_COUNT])(void) = {
 
 static void run_rest(enum pass last, void (*finish)(void));
 
+/* From `plan` on, in a trial. */
+static void try_from_plan(void)
+{
+  run_rest(PASS_PLAN - 1, note_trial);
+  if (graph->stages) note_trial_of_pipeline();
+}
+
 /* From `optimize` on, in a trial. */
 static void try_from_optimize(void)
 {
@@ -42,6 +49,7 @@ void run_passes(enum pass first, enum pass last)
       gather_explained();
     }
     run[pass]();
+    if (pass == PASS_LUA) decide_placements(try_from_plan);
     if (in_trial()) continue;
     if (!options.estimates) check(pass);
     dump(pass);

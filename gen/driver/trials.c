@@ -15,19 +15,36 @@ bool in_trial(void)
   return is_trial;
 }
 
-static void add_received(void *bytes, int id, int times)
+static void add_bytes_received(void *bytes, int id, int times)
 {
   if (is_collective(graph->op[id].kind))
     *(double *)bytes += (double)times * (double)max_volume_of(&graph->op[id]).received;
 }
 
+/* The bytes that the rank with the most receives, each divided by the bandwidth of the slowest
+   dimension that it goes over, in parts of the fastest. */
+static void add_received(void *to, int id, int times)
+{
+  const struct op *op = &graph->op[id];
+  double *sum = to, most = 0, least = 0;
+  if (!is_collective(op->kind)) return;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    const double bandwidth = graph->mesh.bandwidth[d];
+    if (bandwidth > most) most = bandwidth;
+    if (graph->group[op->group].dims >> d & 1 && bandwidth > 0 && (least == 0 || bandwidth < least))
+      least = bandwidth;
+  }
+  *sum += (double)max_volume_of(op).received * times * (least > 0 ? most / least : 1);
+}
+
 void note_trial(void)
 {
+  each_op(add_received, &figures.received);
   const int64_t needed = memory_of_rank() + library_reserve();
   if (figures.memory < needed) figures.memory = needed;
   figures.ended = true;
   double bytes = 0;
-  if (are_decisions_explained()) each_op(add_received, &bytes);
+  if (are_decisions_explained()) each_op(add_bytes_received, &bytes);
   if (figures.bytes < bytes) figures.bytes = bytes;
   if (graph->stages) note_stage();
   figures.seconds = simulated()->step;

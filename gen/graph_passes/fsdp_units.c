@@ -65,6 +65,25 @@ static void cut_over(struct value *v, unsigned shards, int mesh_dim, int dim)
   }
 }
 
+/* Of these dimensions of the mesh the next one that cuts: in the order of the mesh; where the plan
+   gives the links of all of a unit, those of a slow link after the others, so that the smallest
+   parts go over it. */
+static int next_to_cut(unsigned shards, unsigned left)
+{
+  int best = NONE;
+  bool given = true;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    given &= !(shards >> d & 1) || (graph->mesh.bandwidth[d] > 0 && !is_within(d) &&
+                                    (d + 1 == graph->mesh.ndim || !is_within(d + 1)));
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (!(left >> d & 1)) continue;
+    const bool counts = given && best != NONE && shards >> d & 1 && shards >> best & 1;
+    if (best == NONE || (counts && graph->mesh.bandwidth[d] > graph->mesh.bandwidth[best]))
+      best = d;
+  }
+  return best;
+}
+
 /* If a mesh dimension was split into groups, the inner dimension cuts first: when the groups
    have gathered, the shards over the outer dimension remain. */
 static void place_parameter(int parameter)
@@ -84,11 +103,12 @@ static void place_parameter(int parameter)
     }
   if (!v->shape.ndim) return; /* a scalar cannot be cut */
   int dim = dimension_for(v, u);
-  for (int d = 0; d < graph->mesh.ndim; d++) {
+  unsigned left = (1u << graph->mesh.ndim) - 1;
+  for (int d; (d = next_to_cut(u->shards, left)) != NONE;) {
     bool split = d + 1 < graph->mesh.ndim && is_within(d + 1);
     if (split) cut_over(v, u->shards, d + 1, dim);
     cut_over(v, u->shards, d, dim);
-    d += split;
+    left &= ~(1u << d | (split ? 2u << d : 0));
   }
 }
 

@@ -66,13 +66,29 @@ struct placing {
   struct list *styles_of; /* by module */
   struct list new_order;
   struct gathering gathering; /* of parameters of units: fsdp_units.c */
-  bool *is_aside; /* by value: nothing reads it, and no operation of the order makes it */
+  bool *is_aside;    /* by value: nothing reads it, and no operation of the order makes it */
+  int first_of_call; /* the first operation that styles of the call and side at hand made */
   struct list parts, before; /* of inputs of open calls: values, and their replacements before */
 };
+
+/* Whether the value was moved by a style of the same call just before: then one move does both,
+   over several dimensions of the mesh. */
+static bool joins_move(const struct placing *p, int value, const struct style *s)
+{
+  const int id = graph->value[value].op;
+  if (id == NONE || id < p->first_of_call || graph->op[id].kind != OP_redistribute) return false;
+  return !(graph->op[id].asked >> s->mesh_dim & 1);
+}
 
 static int moved(struct placing *p, int value, const struct call *c, const struct style *s,
                  const struct layout_request *w, const char *side)
 {
+  if (joins_move(p, value, s)) {
+    struct op *op = &graph->op[graph->value[value].op];
+    op->asked |= 1u << s->mesh_dim;
+    op->to.on[s->mesh_dim] = resolve(w->to, value, s);
+    return value;
+  }
   /* The entry of the program in which a call's input or output is moved. */
   int maker = graph->value[value].op;
   enum phase phase = graph->op[maker].phase;
@@ -131,6 +147,7 @@ static void add_requests_of(struct placing *p, const struct call *c, int what, i
   int n = what == REQUEST_INPUT ? c->nin : c->nout;
   const int *value = what == REQUEST_INPUT ? c->in : c->out;
   const struct list *styles = &p->styles_of[c->module];
+  p->first_of_call = graph->nop;
   for (int i = 0; i < styles->n; i++) {
     const struct style *s = &graph->style[styles->at[i]];
     for (int k = 0; k < s->nrequest; k++) {

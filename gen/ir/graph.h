@@ -11,6 +11,7 @@
 #ifndef TPGEN_GRAPH_H
 #define TPGEN_GRAPH_H
 
+#include "ir/automatic.h"
 #include "ir/kernel_forms.h"
 #include "ir/layout.h"
 #include "ir/loops.h"
@@ -165,6 +166,7 @@ struct graph {
   int nended, ended_room;
   struct early_end *ended;             /* in the order in which they occurred, without repeats */
   struct pipeline_stages *stages;      /* of a pipeline; NULL: there is none */
+  struct automatic *automatic;         /* what auto() is to choose; NULL: nothing */
   int loss;                            /* the loss, or NONE: a forward-only program */
   int norm;                            /* the value, or NONE */
   struct values_in_loops *in_loops;    /* NULL: there are no loops */

@@ -547,6 +547,31 @@ static int add_async(lua_State *L)
   return 0;
 }
 
+/* add_automatic({module ...}, {mesh dimension ...}, memory, parameters, line): auto() chooses their
+   placements. Several calls are one choice. */
+static int add_automatic(lua_State *L)
+{
+  enum { LIST = 1, DIMS, MEMORY, PARAMETERS, LINE };
+  if (!graph->automatic) {
+    graph->automatic = alloc(sizeof *graph->automatic);
+    graph->automatic->chooses =
+        alloc((size_t)(graph->nmodule + 1) * sizeof *graph->automatic->chooses);
+  }
+  struct automatic *a = graph->automatic;
+  for (lua_Integer i = 1; lua_rawgeti(L, LIST, i) != LUA_TNIL; i++, lua_pop(L, 1))
+    a->chooses[luaL_checkinteger(L, -1)] = true;
+  lua_pop(L, 1);
+  for (lua_Integer i = 1; lua_rawgeti(L, DIMS, i) != LUA_TNIL; i++, lua_pop(L, 1))
+    a->dims |= 1u << luaL_checkinteger(L, -1);
+  lua_pop(L, 1);
+  const int64_t memory = luaL_checkinteger(L, MEMORY);
+  const int64_t parameters = luaL_checkinteger(L, PARAMETERS);
+  if (memory && (!a->memory || memory < a->memory)) a->memory = memory;
+  if (parameters && (!a->parameters || parameters < a->parameters)) a->parameters = parameters;
+  a->line = (int)luaL_checkinteger(L, LINE);
+  return 0;
+}
+
 /* argument_name(name, what): an error if it cannot be an argument's name. */
 static int check_plain_name(lua_State *L)
 {
@@ -606,6 +631,7 @@ static const luaL_Reg functions[] = {{"is_tensor", is_tensor},
                                      {"add_time", add_time},
                                      {"place_parameter", place_distributed},
                                      {"add_async", add_async},
+                                     {"add_automatic", add_automatic},
                                      {"check_name", check_plain_name},
                                      {"line", line},
                                      {"kind", kind},

@@ -48,6 +48,7 @@ static const char *const files[] = {
     "gen/lua/prelude/language/settings.lua",
     "gen/lua/prelude/parallel/parallel.lua",
     "gen/lua/prelude/parallel/styles.lua",
+    "gen/lua/prelude/parallel/auto.lua",
     "gen/lua/prelude/parallel/lora.lua",
     "gen/lua/prelude/parallel/fully_shard.lua",
     "gen/lua/prelude/parallel/pipeline.lua",

@@ -546,7 +546,7 @@ end
 
 -- A nested plan is for the modules that its key matches: below those in `inside`, which matched the
 -- prefix.
-local function walk(module, dim, t, prefix, inside)
+local function walk(module, dims, t, prefix, inside, mesh)
   for key, value in pairs(t) do
     if type(key) ~= "string" then
       fail('parallelize: the key of a style must be a pattern of names, as ["layers.*.w1"], not %s',
@@ -560,13 +560,15 @@ local function walk(module, dim, t, prefix, inside)
     local found = core.matching(inside, key)
     if #found == 0 then nothing_matches(pattern, module) end
     if base.kind(value) == "style" then
-      apply(found, dim, value)
+      apply(found, one_dimension(mesh, "parallelize"), value)
+    elseif base.kind(value) == "automatic" then
+      base.leave_to_auto(found, dims, value)
     else
       if base.kind(value) ~= "table" then
-        fail("parallelize: '%s' must get a style such as Colwise(), or a table of them, not %s",
+        fail("parallelize: '%s' must get a style such as Colwise(), auto(), or a table of them, not %s",
           pattern, base.a(value))
       end
-      walk(module, dim, value, pattern .. ".", found)
+      walk(module, dims, value, pattern .. ".", found, mesh)
     end
   end
 end
@@ -590,23 +592,28 @@ local function note_async(module, dim, options)
     {module = module, dim = dim, pieces = pieces == true and 0 or pieces, line = core.line()}
 end
 
---- parallelize(module, mesh, styles, options?): gives modules their styles, by patterns of their names:
+--- parallelize(module, mesh, styles, options?): gives modules their styles, or auto(), by patterns of their names:
 --- `{["layers.*.w1"] = Colwise()}`; or one style for the module itself. Gives the module.
 ---   async_tp: true, or a number of pieces: gathers and reductions travel in pieces, beside the products
 plan.parallelize = core.unwatched(function(module, mesh, styles, options)
   base.expect(module, "module", "the first argument of parallelize")
-  local dim = one_dimension(mesh, "parallelize")
+  base.expect(mesh, "mesh", "the mesh given to parallelize")
+  local dims = dims_of[mesh]
+  local is_auto = base.kind(styles) == "automatic"
   if base.begun then fail("parallelize comes before train and infer") end
-  note_async(module, dim, options)
+  if not is_auto and base.kind(styles) ~= "table" then one_dimension(mesh, "parallelize") end
+  for _, dim in ipairs(dims) do note_async(module, dim, options) end
   core.look_anew()
-  if base.kind(styles) == "style" then
-    apply({module}, dim, styles)
+  if is_auto then
+    base.leave_to_auto({module}, dims, styles)
+  elseif base.kind(styles) == "style" then
+    apply({module}, dims[1], styles)
   else
     if base.kind(styles) ~= "table" then
       fail("the third argument of parallelize must be a style or a table of them, not %s",
         base.a(styles))
     end
-    walk(module, dim, styles, "", {module})
+    walk(module, dims, styles, "", {module}, mesh)
   end
   return module
 end)
@@ -627,6 +634,7 @@ base.lower_styles = core.unwatched(function()
     for _, module in ipairs(s[1]) do base.style_adapter(module, s[2], s[3]) end
   end
   core.lower_styles(dims)
+  base.lower_auto()
   base.place_parameters()
   for _, a in ipairs(asynchronous) do
     local index = base.index(a.module)

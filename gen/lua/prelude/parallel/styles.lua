@@ -314,3 +314,44 @@ plan.PrepareModuleOutput = prepare("PrepareModuleOutput", {output = "use_local_o
 ---   use_local_output: true only where they are whole on every rank
 plan.PrepareModuleInputOutput = prepare("PrepareModuleInputOutput",
   {input = "use_local_input", output = "use_local_output"})
+
+-- ----------------------------------------------------------------------------------- ModuleLayouts
+
+local LAYOUTS = base.option_names("ModuleLayouts", {"parameters", "inputs", "outputs", "parts"})
+
+-- The requests of a side: a placement, or a list of them.
+local function requests_of(v, side, what, requests)
+  if v == nil then return end
+  local list = layouts(v, what)
+  for i = 1, #list do
+    if list[i] then requests[#requests + 1] = {side, i - 1, list[i]} end
+  end
+end
+
+--- ModuleLayouts(options): the layouts of any module's own parameters, of its inputs and of its outputs.
+---   parameters: placements by name, as `{weight = Shard(0)}`
+---   inputs: a placement, or a list of one for each tensor, with false for none
+---   outputs: as above
+---   parts: see `Colwise`; each part is a tensor of its own, also to `auto()`
+function plan.ModuleLayouts(options)
+  options = base.options(options, "ModuleLayouts", LAYOUTS)
+  local places, requests = options.parameters or {}, {}
+  base.expect(places, "table", "ModuleLayouts's parameters")
+  for name, placement in pairs(places) do
+    base.expect(placement, "placement", string.format("ModuleLayouts's parameter '%s'", tostring(name)))
+  end
+  requests_of(options.inputs, "input", "ModuleLayouts's inputs", requests)
+  requests_of(options.outputs, "output", "ModuleLayouts's outputs", requests)
+  local s = style("ModuleLayouts", function(class, module)
+    for name in pairs(places) do
+      if type(name) ~= "string" or not base.is_tensor(module[name]) then
+        fail("ModuleLayouts: %s has no parameter '%s'", base.class_name(module), tostring(name))
+      end
+    end
+    return places, requests
+  end)
+  if options.parts ~= nil then
+    asked[s].prepare = function(module) set_parts(module, options.parts, "ModuleLayouts") end
+  end
+  return s
+end

@@ -1,0 +1,278 @@
+/* table.c: prints the placements that auto() chose, as a plan would state them. */
+#include "auto/auto.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+bool parts_of_module(int module)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == PARAMETER && graph->value[i].module == module &&
+        graph->value[i].file_size)
+      return true;
+  return false;
+}
+
+/* The module's path with a star for each number in it, as a pattern. */
+static const char *pattern_of(const char *path)
+{
+  struct buffer b = {0};
+  put(&b, "%s", "");
+  for (const char *at = path; *at;) {
+    const size_t n = strcspn(at, ".");
+    const bool is_number = n && strspn(at, "0123456789") == n;
+    if (is_number)
+      put(&b, "*");
+    else
+      put_text(&b, at, n);
+    at += n;
+    if (*at) put_text(&b, at++, 1);
+  }
+  return b.text;
+}
+
+static const char *placement_in_lua(struct placement p, int ndim)
+{
+  static const char *const reductions[] = {[SUM] = "", [MAX] = "\"max\"", [MIN] = "\"min\""};
+  if (p.kind == REPLICATE) return "Replicate()";
+  if (p.kind == PARTIAL) return text("Partial(%s)", reductions[p.reduction]);
+  if (p.cut_order) return text("Shard(%d, %d)", p.dim, p.cut_order);
+  (void)ndim;
+  return text("Shard(%d)", p.dim);
+}
+
+static const char *last_name(const char *path)
+{
+  const char *dot = strrchr(path, '.');
+  return dot ? dot + 1 : path;
+}
+
+/* A placement, or a list of them, false for none. */
+static const char *list_in_lua(const struct style *s, int what)
+{
+  int n = 0;
+  for (int k = 0; k < s->nrequest; k++)
+    if ((int)s->request[k].what == what && s->request[k].index >= n) n = s->request[k].index + 1;
+  struct buffer b = {0};
+  for (int i = 0; i < n; i++) {
+    const char *one = "false";
+    for (int k = 0; k < s->nrequest; k++)
+      if ((int)s->request[k].what == what && s->request[k].index == i)
+        one = placement_in_lua(s->request[k].to, 0);
+    put(&b, "%s%s", i ? ", " : "", one);
+  }
+  return n == 1 ? b.text : text("{%s}", b.text);
+}
+
+static const struct layout_request *asks(const struct style *s, int what)
+{
+  for (int k = 0; k < s->nrequest; k++)
+    if ((int)s->request[k].what == what) return &s->request[k];
+  return NULL;
+}
+
+static int last_dimension_of_output(const struct style *s)
+{
+  for (int c = 0; c < graph->ncall; c++)
+    if (graph->call[c].module == s->module && graph->call[c].nout)
+      return graph->value[graph->call[c].out[0]].shape.ndim - 1;
+  return NONE;
+}
+
+/* A part of a projection, but not the first. */
+static bool is_later_part(int value)
+{
+  return graph->value[value].file_size && graph->value[value].file_first;
+}
+
+/* The sizes of a projection's parts. */
+static const char *parts_in_lua(int module)
+{
+  struct buffer b = {0};
+  const char *of = NULL;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role != PARAMETER || v->module != module || !v->file_size) continue;
+    if (of && strcmp(of, v->name) != 0) break;
+    put(&b, "%s%" PRId64, of ? ", " : "", v->shape.size[v->file_dim]);
+    of = v->name;
+  }
+  return text("{%s}", b.text);
+}
+
+static const char *style_in_lua(const struct style *s)
+{
+  const struct layout_request *in = asks(s, REQUEST_INPUT), *out = asks(s, REQUEST_OUTPUT);
+  if (!strcmp(s->name, "Colwise") || !strcmp(s->name, "Rowwise")) {
+    const struct placement p = out->to;
+    const bool is_usual =
+        s->name[0] == 'R' ? p.kind == REPLICATE
+                          : p.kind == SHARD && !p.cut_order && p.dim == last_dimension_of_output(s);
+    if (is_usual) return text("%s()", s->name);
+    return text("%s{output_layouts = %s}", s->name, placement_in_lua(p, 0));
+  }
+  if (strcmp(s->name, "ModuleLayouts") != 0) {
+    struct buffer b = {0};
+    put(&b, "%s{", s->name);
+    if (in) put(&b, "desired_input_layouts = %s", list_in_lua(s, REQUEST_INPUT));
+    if (out)
+      put(&b, "%sdesired_output_layouts = %s", in ? ", " : "", list_in_lua(s, REQUEST_OUTPUT));
+    put(&b, "}");
+    return b.text;
+  }
+  struct buffer b = {0};
+  put(&b, "ModuleLayouts{parameters = {");
+  bool is_first = true;
+  for (int k = 0; k < s->nrequest; k++) {
+    const struct layout_request *r = &s->request[k];
+    if (r->what != REQUEST_PARAMETER || is_later_part(r->value)) continue;
+    put(&b, "%s%s = %s", is_first ? "" : ", ", last_name(graph->value[r->value].name),
+        placement_in_lua(r->to, 0));
+    is_first = false;
+  }
+  put(&b, "}");
+  if (parts_of_module(s->module)) put(&b, ", parts = %s", parts_in_lua(s->module));
+  if (in) put(&b, ", inputs = %s", list_in_lua(s, REQUEST_INPUT));
+  if (out) put(&b, ", outputs = %s", list_in_lua(s, REQUEST_OUTPUT));
+  put(&b, "}");
+  return b.text;
+}
+
+/* A line of a table: what a module gets. */
+struct line {
+  const char *pattern, *path, *what;
+  bool is_said;
+};
+
+static const char *quoted(const char *s)
+{
+  return text("[\"%s\"]", s);
+}
+
+/* Whether each module of the pattern has a line, and all say the same. */
+static bool all_have(const struct line *first, const char *const *pattern, const struct line *list,
+                     int n)
+{
+  int modules = 0, lines = 0;
+  for (int m = 0; m < graph->nmodule; m++) modules += !strcmp(pattern[m], first->pattern);
+  for (int i = 0; i < n; i++)
+    lines += !strcmp(list[i].pattern, first->pattern) && !strcmp(list[i].what, first->what);
+  return lines == modules;
+}
+
+static void put_styles(struct buffer *b, int first, int mesh_dim, const char *const *pattern)
+{
+  struct line *list = alloc((size_t)(graph->nstyle - first + 1) * sizeof *list);
+  int n = 0;
+  const char *of_model = NULL;
+  for (int i = first; i < graph->nstyle; i++) {
+    const struct style *s = &graph->style[i];
+    if (s->mesh_dim != mesh_dim) continue;
+    const char *path = graph->module[s->module].path;
+    if (!*path)
+      of_model = style_in_lua(s);
+    else
+      list[n++] = (struct line){pattern[s->module], path, style_in_lua(s), false};
+  }
+  const char *mesh = printable(graph->mesh.name[mesh_dim]);
+  if (of_model) put(b, "parallelize(model, mesh.%s, %s)\n", mesh, of_model);
+  if (!n) return;
+  put(b, "parallelize(model, mesh.%s, {\n", mesh);
+  for (int i = 0; i < n; i++) {
+    if (list[i].is_said) continue;
+    const bool is_whole = all_have(&list[i], pattern, list, n);
+    for (int k = i; k < n && is_whole; k++)
+      list[k].is_said |= !strcmp(list[k].pattern, list[i].pattern);
+    const char *key = is_whole ? list[i].pattern : list[i].path;
+    const bool is_name = key[strcspn(key, ".*0123456789")] == 0;
+    put(b, "  %s = %s,\n", is_name ? key : quoted(key), list[i].what);
+  }
+  put(b, "})\n");
+}
+
+/* "model.layers[1].attention"; within an element of a list "layer.attention". */
+static const char *module_in_lua(int module, int element)
+{
+  struct buffer b = {0};
+  const char *at = graph->module[module].path;
+  put(&b, element == NONE ? "model" : "layer");
+  if (element != NONE) at += strlen(graph->module[element].path);
+  at += *at == '.';
+  while (*at) {
+    const size_t n = strcspn(at, ".");
+    if (strspn(at, "0123456789") >= n) {
+      int number = 0;
+      for (size_t i = 0; i < n; i++) number = 10 * number + at[i] - '0';
+      put(&b, "[%d]", number + 1);
+    } else {
+      put(&b, ".");
+      put_text(&b, at, n);
+    }
+    at += n;
+    at += *at == '.';
+  }
+  return b.text;
+}
+
+/* The call of fully_shard that makes the unit. */
+static const char *unit_in_lua(int u, int element)
+{
+  const struct unit *unit = &graph->unit[u];
+  struct buffer list = {0}, dims = {0}, b = {0};
+  int n = 0, ndim = 0, first = NONE;
+  for (int m = 0; m < graph->nmodule; m++) {
+    if (graph->module[m].unit != u) continue;
+    const int parent = graph->module[m].parent;
+    if (parent != NONE && graph->module[parent].unit == u) continue;
+    put(&list, "%s%s", n++ ? ", " : "", module_in_lua(m, element));
+  }
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (!(unit->shards >> d & 1)) continue;
+    if (ndim++) put(&dims, "%s\"%s\"", ndim > 2 ? ", " : "", graph->mesh.name[d]);
+    if (first == NONE) first = d;
+  }
+  put(&b, n > 1 ? "fully_shard({%s}, mesh.%s" : "fully_shard(%s, mesh.%s", list.text,
+      graph->mesh.name[first]);
+  if (ndim > 1) put(&b, ", {also = mesh{%s}}", dims.text);
+  put(&b, ")");
+  return b.text;
+}
+
+static void put_units(struct buffer *b, int first)
+{
+  const int *element = outermost_elements();
+  const int n = graph->nunit - first;
+  bool *is_said = alloc((size_t)(n + 1) * sizeof *is_said);
+  const char **call = alloc((size_t)(n + 1) * sizeof *call);
+  int *list = alloc((size_t)(n + 1) * sizeof *list); /* that it is in an element of */
+  for (int u = 0; u < n; u++) {
+    const int e = element[graph->unit[first + u].module];
+    list[u] = e == NONE ? NONE : graph->module[e].parent;
+    call[u] = unit_in_lua(first + u, e);
+  }
+  for (int u = 0; u < n; u++) {
+    if (is_said[u]) continue;
+    int members = 0, alike = 0;
+    for (int m = 0; m < graph->nmodule; m++) members += graph->module[m].parent == list[u];
+    for (int k = u; k < n; k++) alike += list[k] == list[u] && !strcmp(call[k], call[u]);
+    if (list[u] == NONE || alike != members || members == 1) {
+      put(b, "%s\n", unit_in_lua(first + u, NONE));
+      continue;
+    }
+    put(b, "for _, layer in ipairs(%s) do %s end\n", module_in_lua(list[u], NONE), call[u]);
+    for (int k = u; k < n; k++) is_said[k] |= list[k] == list[u] && !strcmp(call[k], call[u]);
+  }
+}
+
+void print_styles(int first, int units, const struct automatic *a)
+{
+  struct buffer b = {0};
+  put(&b, "%s:%d: note: auto() chose\n", file_of_line(plan_options->path, a->line),
+      a->line % LINES_OF_FILE);
+  const char **pattern = alloc((size_t)(graph->nmodule + 1) * sizeof *pattern);
+  for (int m = 0; m < graph->nmodule; m++) pattern[m] = pattern_of(graph->module[m].path);
+  for (int d = 0; d < graph->mesh.ndim; d++) put_styles(&b, first, d, pattern);
+  put_units(&b, units);
+  if (first == graph->nstyle && units == graph->nunit) put(&b, "nothing: all is as it is\n");
+  plan_options->notes = text("%s%s", plan_options->notes ? plan_options->notes : "", b.text);
+}

@@ -1,0 +1,106 @@
+/* placements.c: the placements that the plan leaves to auto().
+
+   Takes   the graph of the pass `lua`, with what auto() asks for.
+   Leaves  the styles and units that a plan without auto() would have.
+
+   The search (gen/auto) prices what styles ask for as the passes do. Within modules the passes
+   decide, one operation after the other, and may do otherwise: so some solutions run through the
+   passes, in processes of their own, and the best of them is taken. */
+#include "driver/driver.h"
+
+enum { MOST_CAUTIONS = 4 };
+
+static const struct solution *tried;
+static const struct automatic *asked;
+static void (*rest)(void);
+
+static void try_solution(void)
+{
+  add_styles_of(tried, asked);
+  rest();
+}
+
+/* Whether the first is better: by the time of a step where the mesh has a device, else by what a
+   rank receives. */
+static bool is_better(const struct outcome *a, const struct outcome *b)
+{
+  if (a->ended != b->ended) return a->ended;
+  if (graph->mesh.device.bandwidth > 0) return a->seconds < b->seconds;
+  return a->received < b->received;
+}
+
+/* Whether the passes make more of it than the search says. */
+static bool is_dearer(const struct outcome *o, const struct solution *s)
+{
+  static const double MORE = 1.02, FEW_BYTES = 4096;
+  return !o->ended || o->received > MORE * s->cost + FEW_BYTES;
+}
+
+static struct outcome try_one(const struct solution *s)
+{
+  tried = s;
+  return end_trial(begin_trial_of(try_solution));
+}
+
+/* The solution that fits in the memory of a rank: the fewer parameters a rank keeps, the fewer
+   gradients and states of the optimizer it has. The greatest limit of parameters with which it fits
+   is found by halving. */
+static struct solution fit_memory(struct solution s)
+{
+  enum { HALVINGS = 6 };
+  const struct outcome whole = try_one(&s);
+  if (!whole.ended || whole.memory <= asked->memory) return s;
+  struct automatic within = *asked;
+  double low = least_parameters(asked), high = s.parameters;
+  within.parameters = (int64_t)low + 1;
+  struct solution best = choose_placements(&within, 1.01);
+  const struct outcome least = try_one(&best);
+  if (!least.ended) return best; /* the passes will say why */
+  if (least.memory > asked->memory)
+    plan_error(
+        asked->line,
+        "auto: memory = %s: a rank needs %s with the placements that cost least, and %s with "
+        "those that keep the fewest parameters: more ranks, a smaller batch, or checkpoint",
+        size_text(asked->memory), size_text(whole.memory), size_text(least.memory));
+  for (int i = 0; i < HALVINGS && high - low > 1; i++) {
+    const double middle = low + (high - low) / 2;
+    within.parameters = (int64_t)middle + 1;
+    const struct solution now = choose_placements(&within, 1.01);
+    const struct outcome o = try_one(&now);
+    if (o.ended && o.memory <= asked->memory) {
+      best = now;
+      low = middle;
+    } else
+      high = middle;
+  }
+  return best;
+}
+
+void decide_placements(void (*passes)(void))
+{
+  static const double caution[MOST_CAUTIONS] = {1.01, 1.5, 4, 100};
+  if (!graph->automatic) return;
+  asked = graph->automatic;
+  rest = passes;
+  graph->automatic = NULL;
+  if (!make_space(asked->dims).ndim) return; /* one rank */
+  struct solution list[MOST_CAUTIONS];
+  struct outcome outcome[MOST_CAUTIONS];
+  int n = 1, best = 0;
+  list[0] = choose_placements(asked, caution[0]);
+  /* A few dimensions: each solution takes little time. */
+  const bool is_quick = list[0].space.ndim <= 2;
+  if (is_quick) outcome[0] = try_one(&list[0]);
+  for (int i = 1; i < MOST_CAUTIONS && is_quick && is_dearer(&outcome[0], &list[0]); i++) {
+    list[n] = choose_placements(asked, caution[i]);
+    bool is_new = true;
+    for (int k = 0; k < n && is_new; k++) is_new = !same_solutions(&list[n], &list[k]);
+    if (!is_new) continue;
+    outcome[n] = try_one(&list[n]);
+    if (is_better(&outcome[n], &outcome[best])) best = n;
+    n++;
+  }
+  if (asked->memory) list[best] = fit_memory(list[best]);
+  if (!list[best].is_exact) ended_early("auto", "the cheapest placements", 1, "table of costs");
+  add_styles_of(&list[best], asked);
+}

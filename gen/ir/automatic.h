@@ -1,0 +1,16 @@
+/* automatic.h: what a plan's auto() asks for: the placements of these modules, over some dimensions
+   of the mesh, are tpgen's to choose. */
+#ifndef TPGEN_IR_AUTOMATIC_H
+#define TPGEN_IR_AUTOMATIC_H
+
+#include "util/util.h"
+
+struct automatic {
+  unsigned dims;      /* a bit for each dimension of the mesh */
+  int64_t memory;     /* the most bytes of a rank; 0: no limit */
+  int64_t parameters; /* the most bytes of parameters that a rank keeps; 0: no limit */
+  int line;
+  bool *chooses; /* by module: whether its placements are chosen */
+};
+
+#endif

@@ -1,0 +1,3 @@
+local mesh = device_mesh{ {"a", 2}, {"b", 2} }
+local model = nn.Linear(8, 8)
+parallelize(model, mesh, auto{parameters = 0})

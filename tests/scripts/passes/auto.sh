@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# auto(): the styles that it prints, written in its place, give the same program; limits hold; it is never worse than all
+# placements of small models.
+. "$(dirname "$0")/../common.sh"
+
+# chosen FILE: the styles in tpgen's messages.
+chosen() { sed -n '/note: auto() chose/,$p' "$1" | sed '1d;/: note: /d'; }
+# numbers FOLDER: plan.json without what depends on the plan's text.
+numbers() { sed 's/,$//;/"hash"/d;/"plan"/d;/"line"/d;/"file"/d;/"files"/,/]/d' "$1/plan.json"; }
+
+# same_by_hand NAME ARGUMENTS...: writes the styles that auto() chose by hand.
+same_by_hand() {
+  local name=$1 to=$WORK/$1
+  shift
+  mkdir -p "$to"
+  cp tests/plans/auto/block.lua "$to"
+  "$TPGEN" "$to/block.lua" -o "$to/auto" "$@" 2> "$to/log" || { fail "$name: $(< "$to/log")"; return; }
+  { echo 'return function(model, mesh)'; chosen "$to/log"; echo end; } > "$to/styles.lua"
+  "$TPGEN" "$to/block.lua" -o "$to/hand" "$@" -D styles=styles 2> "$to/hand.log" ||
+    { fail "$name, by hand: $(< "$to/hand.log")"; return; }
+  diff <(numbers "$to/auto") <(numbers "$to/hand") > "$to/diff" || fail "$name: by hand it is another program: $(head -n 5 "$to/diff")"
+  grep -q 'parallelize\|fully_shard' "$to/styles.lua" || fail "$name: nothing is chosen"
+}
+same_by_hand tensor -D mesh=4 -D rows=R -D parameters=4096
+same_by_hand shards -D mesh=4 -D m=512 -D parameters=4096
+same_by_hand both -D mesh=2,2 -D rows=mm -D parameters=4096
+in_ci same_by_hand cube -D mesh=2,2,2 -D rows=mmR -D parameters=2048
+
+# A limit holds: the parameters of a rank, by its map of memory.
+held() { sed -n 's/.*"parameters": *\([0-9]*\),$/\1/p' "$WORK/$1/auto/plan.json" | tail -n 1; }
+for name in tensor shards both; do
+  [ "$(held $name)" -le 4096 ] || fail "$name keeps $(held $name) bytes"
+done
+
+# A limit of all bytes of a rank: fewer of them than without it, and no more than it.
+total() { sed -n 's/.*"total": *\([0-9]*\),\{0,1\}$/\1/p' "$WORK/$1/plan.json" | tail -n 1; }
+"$TPGEN" tests/plans/auto/block.lua -o "$WORK/free" -D m=300 -D rows=m -D h=64 -D f=256 -D layers=4 2> "$WORK/log" || fail "$(< "$WORK/log")"
+"$TPGEN" tests/plans/auto/block.lua -o "$WORK/within" -D m=300 -D rows=m -D h=64 -D f=256 -D layers=4 -D memory=$(($(total free) * 9 / 10)) \
+  2> "$WORK/log" || fail "$(< "$WORK/log")"
+[ "$(total within)" -le $(($(total free) * 9 / 10)) ] || fail "memory: $(total within) bytes, $(total free) without a limit"
+
+# Where the rows are many the weights are gathered, where they are few the rows are.
+grep -q fully_shard "$WORK/shards/styles.lua" || fail "512 rows: the weights are not gathered"
+finds fully_shard < "$WORK/tensor/styles.lua" && fail "64 rows: the weights are gathered"
+
+# exhaustive NAME=VALUE...: all placements, a program each.
+exhaustive() {
+  python3 tests/tools/exhaustive_placements.py "$TPGEN" "$WORK/all" "$@" > "$WORK/all.log" 2>&1 ||
+    fail "$*: $(tail -n 1 "$WORK/all.log")"
+}
+if command -v python3 > /dev/null; then
+  in_ci exhaustive m=64 parameters=8192 rows=m
+  more exhaustive m=16 rows=R parameters=8192
+  more exhaustive m=256 rows=m
+  more exhaustive m=96 mesh=4 rows=m parameters=4096
+fi
+finish
