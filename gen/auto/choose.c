@@ -64,8 +64,22 @@ static void branch(struct choosing *c, int nbound)
   branch(c, nbound + 1);
 }
 
+/* The search has room for so many dimensions of more than one rank. */
+static void check_dimensions(const struct automatic *a)
+{
+  int n = 0;
+  for (int d = 0; d < graph->mesh.ndim; d++) n += a->dims >> d & 1 && graph->mesh.size[d] > 1;
+  if (n > MOST_DIMS)
+    plan_error(
+        a->line,
+        "auto() chooses over at most %d dimensions of the mesh, not %d: join some of them, or give "
+        "it one, as in mesh.%s",
+        MOST_DIMS, n, printable(graph->mesh.name[0]));
+}
+
 struct solution choose_placements(const struct automatic *a, double caution)
 {
+  check_dimensions(a);
   static const double MOST_PRICE = 1e6;
   struct choosing *c = alloc(sizeof *c);
   *c = (struct choosing){.what = {.asked = a, .caution = caution},
