@@ -43,9 +43,27 @@ static json_t *message(const char *role, const char *text, size_t count)
   return m;
 }
 
+// Without a template: a line for each message.
+static bool add_lines(const json_t *messages, struct bytes *text, struct failure *why)
+{
+  const json_t *one;
+  size_t i;
+  json_array_foreach((json_t *)messages, i, one)
+  {
+    const json_t *content = json_object_get(one, "content");
+    if (json_is_string(content))
+      add_bytes(text, json_string_value(content), json_string_length(content));
+    add_bytes(text, "\n", 1);
+  }
+  return !text->failed || lacks_memory(why);
+}
+
 bool chat_render(const struct chat *c, const json_t *variables, const char *date,
                  struct bytes *text, struct failure *why)
 {
+  const json_t *messages = json_object_get(variables, "messages");
+  if (json_array_size(messages) == 0) return failed(why, "a conversation has no messages");
+  if (!c->template) return add_lines(messages, text, why);
   json_t *all = json_copy(c->tokens);
   bool ok = all && json_object_update(all, (json_t *)variables) == 0;
   // transformers names these, also where nobody gives them.
@@ -57,18 +75,9 @@ bool chat_render(const struct chat *c, const json_t *variables, const char *date
   return ok;
 }
 
-bool chat_text(const struct chat *c, const struct turn_of_chat *turns, size_t count,
-               const char *date, struct bytes *to, struct failure *why)
+json_t *chat_variables(const struct turn_of_chat *turns, size_t count)
 {
   static const char *const roles[] = {"system", "user", "assistant"};
-  if (count == 0) return failed(why, "a conversation has no messages");
-  if (!c->template) {
-    for (size_t i = 0; i < count; i++) {
-      add_bytes(to, turns[i].text, turns[i].count);
-      add_bytes(to, "\n", 1);
-    }
-    return !to->failed || lacks_memory(why);
-  }
   json_t *messages = json_array();
   bool ok = messages != NULL;
   for (size_t i = 0; i < count && ok; i++)
@@ -76,10 +85,8 @@ bool chat_text(const struct chat *c, const struct turn_of_chat *turns, size_t co
                                message(roles[turns[i].role], turns[i].text, turns[i].count)) == 0;
   json_t *variables =
       ok ? json_pack("{s:O, s:b}", "messages", messages, "add_generation_prompt", 1) : NULL;
-  ok = variables ? chat_render(c, variables, date, to, why) : lacks_memory(why);
-  json_decref(variables);
   json_decref(messages);
-  return ok;
+  return variables;
 }
 
 // Renders a conversation with an answer, and finds what comes behind it.

@@ -26,13 +26,11 @@ struct chat *chat_of(const char *text, const json_t *config, struct failure *why
 struct chat *chat_raw(void);
 void chat_close(struct chat *c);
 
-// Adds the text of a conversation, up to where the next answer begins. date: what templates take
-// for the day's; NULL: that. False, and why, if the template does not take these turns.
-bool chat_text(const struct chat *c, const struct turn_of_chat *turns, size_t count,
-               const char *date, struct bytes *text, struct failure *why);
+// The variables of a conversation that asks for the next answer. NULL: out of memory.
+json_t *chat_variables(const struct turn_of_chat *turns, size_t count);
 
 // Adds what the template makes of these variables: "messages", "add_generation_prompt", "tools" and
-// whatever else it takes. False, and why.
+// whatever else it takes. date: what templates take for the day's; NULL: that. False, and why.
 bool chat_render(const struct chat *c, const json_t *variables, const char *date,
                  struct bytes *text, struct failure *why);
 

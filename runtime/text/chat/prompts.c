@@ -105,11 +105,10 @@ static bool add_json(struct prompts *p, const char *line, size_t length,
 }
 
 bool conversation_ids(const struct chat *c, const struct tokenizer *tokenizer,
-                      const struct turn_of_chat *turns, size_t count, struct ids *ids,
-                      struct failure *why)
+                      const json_t *variables, struct ids *ids, struct failure *why)
 {
   struct bytes text = {0};
-  const bool ok = chat_text(c, turns, count, NULL, &text, why) &&
+  const bool ok = chat_render(c, variables, NULL, &text, why) &&
                   tokenizer_encode(tokenizer, text.at ? text.at : "", text.count,
                                    !chat_is_special(c), ids, why);
   free_bytes(&text);

@@ -28,10 +28,9 @@ void prompts_free(struct prompts *p);
 // The number of tokens that the model knows.
 long vocabulary(void);
 
-// Adds the ids of a conversation. False, and why.
+// Adds the ids of a conversation: of what the template makes of these variables. False, and why.
 bool conversation_ids(const struct chat *c, const struct tokenizer *tokenizer,
-                      const struct turn_of_chat *turns, size_t count, struct ids *ids,
-                      struct failure *why);
+                      const json_t *variables, struct ids *ids, struct failure *why);
 
 // The bytes of a file, with a zero after them; to be freed. NULL, and why, if it cannot be read.
 char *whole_file(const char *path, size_t *length, struct failure *why);

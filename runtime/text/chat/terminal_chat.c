@@ -109,8 +109,11 @@ static bool reply(const char *text, size_t count, struct failure *why)
   struct failure not_taken;
   const size_t before = now.count;
   if (!add_turn(ROLE_USER, text, count)) return failed(why, "out of memory for a conversation");
-  bool ok = conversation_ids(now.chat, now.tokenizer, now.turns, now.count, &ids, &not_taken),
+  json_t *variables = chat_variables(now.turns, now.count);
+  bool ok = variables ? conversation_ids(now.chat, now.tokenizer, variables, &ids, &not_taken)
+                      : failed(&not_taken, "out of memory for a conversation"),
        fits = ok;
+  json_decref(variables);
   if (!ok) {
     fprintf(stderr, "%s\n", not_taken.text);
   } else if (ids.count == 0 || ids.count >= (size_t)program->generation->context) {

@@ -21,6 +21,7 @@ struct request {
   struct text_answer text;
   const char *stops[MOST_STOPS + 1];
   json_t *body; // the stops are in it
+  const json_t *stop_tokens;
   bool chats, streams, tells_usage, ended;
   char id[40];
   long created;
@@ -142,12 +143,16 @@ static void free_request(struct request *r)
 
 // ---- a sequence --------------------------------------------------------------------------------
 
+static bool is_stop_token(const struct request *r, int token);
+
 static bool made(struct job *job, int token, const struct candidate *best)
 {
   struct request *r = job->of;
   const char *text;
   (void)best;
-  if (settings_end_at(api.how->settings, token) || (r->chats && token == api.turn_end)) return true;
+  if (settings_end_at(api.how->settings, token) || (r->chats && token == api.turn_end) ||
+      is_stop_token(r, token))
+    return true;
   const bool stops = answer_grow(&r->text, job->ids + job->prompt_count,
                                  (size_t)(job->count - job->prompt_count), r->stops);
   if (!r->streams || !r->call) return stops;
@@ -245,30 +250,92 @@ static bool read_flag(struct call *call, const json_t *body, const char *name, b
   return true;
 }
 
-// Refuses members that would change the answer and are not supported.
-static bool read_others(struct call *call, const json_t *body)
+static bool is_one_of(const char *const *list, const char *name)
 {
-  static const char *const unknown[] = {
-      "logprobs",         "top_logprobs",      "logit_bias", "tools",   "functions",
-      "suffix",           "response_format",   "echo",       "best_of", "n",
-      "presence_penalty", "frequency_penalty", "tool_choice"};
-  for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
-    const json_t *value = member(body, unknown[i]), *type = json_object_get(value, "type");
-    const bool is_one = strcmp(unknown[i], "n") == 0 || strcmp(unknown[i], "best_of") == 0;
-    const bool is_empty = json_is_array(value)
-                              ? json_array_size(value) == 0
-                              : json_is_object(value) && !type && json_object_size(value) == 0;
-    const bool says_text = json_is_string(type) && strcmp(json_string_value(type), "text") == 0;
-    const bool says_none = json_is_string(value) && strcmp(json_string_value(value), "none") == 0;
-    char message[160];
-    if (!value || json_is_false(value) || is_empty || says_text || says_none ||
-        (json_is_number(value) && json_number_value(value) == is_one))
+  for (; *list; list++)
+    if (strcmp(*list, name) == 0) return true;
+  return false;
+}
+
+// Whether the member asks for nothing: false, 0 where that is the usual number, nothing in a list
+// or an object, "none", {"type": "text"}.
+static bool asks_nothing(const char *name, const json_t *value)
+{
+  const json_t *type = json_object_get(value, "type");
+  const bool is_one = strcmp(name, "n") == 0 || strcmp(name, "best_of") == 0;
+  const bool counts_from_0 = strcmp(name, "logprobs") == 0 || strcmp(name, "top_logprobs") == 0;
+  if (json_is_array(value)) return json_array_size(value) == 0;
+  if (json_is_object(value))
+    return type ? json_is_string(type) && strcmp(json_string_value(type), "text") == 0
+                : json_object_size(value) == 0;
+  if (json_is_string(value)) return strcmp(json_string_value(value), "none") == 0;
+  if (json_is_number(value)) return json_number_value(value) == is_one && !counts_from_0;
+  return json_is_null(value) || json_is_false(value);
+}
+
+// Members that do not change an answer are left unread; any other one that is not read, and asks
+// for something, is refused.
+static bool read_others(struct call *call, const struct request *r)
+{
+  static const char *const read[] = {"max_tokens",     "max_completion_tokens", "stream", "stop",
+                                     "stop_token_ids", "temperature",           "top_p",  "min_p",
+                                     "top_k",          "repetition_penalty",    "seed",   NULL};
+  static const char *const of_chats[] = {
+      "messages", "chat_template_kwargs", "add_generation_prompt", "reasoning_effort", "documents",
+      NULL};
+  static const char *const of_texts[] = {"prompt", NULL};
+  static const char *const harmless[] = {"model",
+                                         "user",
+                                         "metadata",
+                                         "store",
+                                         "stream_options",
+                                         "service_tier",
+                                         "safety_identifier",
+                                         "prompt_cache_key",
+                                         "prompt_cache_retention",
+                                         "parallel_tool_calls",
+                                         "include_reasoning",
+                                         "skip_special_tokens",
+                                         "request_id",
+                                         "priority",
+                                         NULL};
+  const char *name;
+  json_t *value;
+  char message[160];
+  json_object_foreach(r->body, name, value)
+  {
+    const json_t *modalities = strcmp(name, "modalities") == 0 ? value : NULL;
+    const char *first = json_string_value(json_array_get(modalities, 0));
+    const bool is_text = first && json_array_size(modalities) == 1 && strcmp(first, "text") == 0;
+    if (is_one_of(read, name) || is_one_of(r->chats ? of_chats : of_texts, name) ||
+        is_one_of(harmless, name) || is_text || asks_nothing(name, value))
       continue;
-    snprintf(message, sizeof message, is_one ? "'%s' can only be 1" : "'%s' is not supported",
-             unknown[i]);
-    return refuse(call, unknown[i], message);
+    const bool is_one = strcmp(name, "n") == 0 || strcmp(name, "best_of") == 0;
+    snprintf(message, sizeof message, is_one ? "'%.60s' can only be 1" : "'%.60s' is not supported",
+             name);
+    return refuse(call, name, message);
   }
   return true;
+}
+
+// Tokens that end the answer.
+static bool read_stop_tokens(struct call *call, struct request *r)
+{
+  const json_t *list = member(r->body, "stop_token_ids");
+  if (list && !json_is_array(list))
+    return refuse(call, "stop_token_ids", "'stop_token_ids' is to be a list of tokens");
+  for (size_t i = 0; i < json_array_size(list); i++)
+    if (!json_is_integer(json_array_get(list, i)))
+      return refuse(call, "stop_token_ids", "'stop_token_ids' is to be a list of tokens");
+  r->stop_tokens = list;
+  return true;
+}
+
+static bool is_stop_token(const struct request *r, int token)
+{
+  for (size_t i = 0; i < json_array_size(r->stop_tokens); i++)
+    if (json_integer_value(json_array_get(r->stop_tokens, i)) == token) return true;
+  return false;
 }
 
 static bool add_stop(struct call *call, struct request *r, const json_t *stop)
@@ -335,43 +402,72 @@ static bool read_content(struct call *call, const json_t *content, struct bytes 
   return json_is_array(content) || refuse(call, "messages", "a message has no content");
 }
 
-static int role_of(const char *name)
+// A message as templates take it: its content is one text; developers are the system's; the rest
+// stays.
+static json_t *message_of(struct call *call, const json_t *given)
 {
-  static const struct {
-    const char *name;
-    enum chat_role role;
-  } roles[] = {{"system", ROLE_SYSTEM},
-               {"developer", ROLE_SYSTEM},
-               {"user", ROLE_USER},
-               {"assistant", ROLE_ASSISTANT}};
-  for (size_t i = 0; name && i < sizeof roles / sizeof *roles; i++)
-    if (strcmp(name, roles[i].name) == 0) return (int)roles[i].role;
-  return -1;
+  static const char *const roles[] = {"system", "user", "assistant", "tool", NULL};
+  const char *role = json_string_value(json_object_get(given, "role"));
+  const json_t *content = member(given, "content");
+  struct bytes text = {0};
+  if (role && strcmp(role, "developer") == 0) role = "system";
+  if (!role || !is_one_of(roles, role)) {
+    refuse(call, "messages", "a message's role is to be system, user, assistant or tool");
+    return NULL;
+  }
+  // An answer that calls tools may have none.
+  const bool may_lack = strcmp(role, "assistant") == 0 && json_object_get(given, "content");
+  add_bytes(&text, "", 0);
+  json_t *message = NULL;
+  if ((content || !may_lack) && !read_content(call, content, &text)) {
+    free_bytes(&text);
+    return NULL;
+  }
+  if (!text.failed) message = json_copy((json_t *)given);
+  json_object_set_new(message, "role", json_string(role));
+  json_object_set_new(message, "content", json_stringn(text.at ? text.at : "", text.count));
+  free_bytes(&text);
+  if (!message || json_memory_ended()) {
+    json_decref(message);
+    refuse(call, "messages", "out of memory");
+    return NULL;
+  }
+  return message;
 }
 
-static bool read_messages(struct call *call, const json_t *messages, struct ids *ids)
+// What the chat template sees of a request.
+static bool read_messages(struct call *call, const json_t *body, struct ids *ids)
 {
-  const size_t n = json_array_size(messages);
-  struct turn_of_chat *turns = calloc(n + 1, sizeof *turns);
-  struct bytes *texts = calloc(n + 1, sizeof *texts);
+  const json_t *list = member(body, "messages"), *more = member(body, "chat_template_kwargs"), *one;
+  static const char *const passed[] = {"reasoning_effort", "documents", NULL};
   struct failure why = {"out of memory"};
-  bool ok = turns && texts, is_refused = false;
-  for (size_t i = 0; i < n && ok; i++) {
-    const json_t *message = json_array_get(messages, i);
-    const int role = role_of(json_string_value(json_object_get(message, "role")));
-    is_refused =
-        role < 0 ? !refuse(call, "messages", "a message's role is to be system, user or assistant")
-                 : !read_content(call, json_object_get(message, "content"), &texts[i]);
-    ok = !is_refused && !texts[i].failed;
-    if (ok)
-      turns[i] = (struct turn_of_chat){(enum chat_role)role, texts[i].at ? texts[i].at : "",
-                                       texts[i].count};
+  size_t i;
+  if (more && !json_is_object(more))
+    return refuse(call, "chat_template_kwargs", "'chat_template_kwargs' is to be an object");
+  const json_t *prompts = member(body, "add_generation_prompt");
+  if (prompts && !json_is_boolean(prompts))
+    return refuse(call, "add_generation_prompt", "it is to be true or false");
+  json_t *messages = json_array(), *variables = json_object();
+  json_array_foreach((json_t *)list, i, one)
+  {
+    json_t *message = message_of(call, one);
+    if (!message) {
+      json_decref(messages);
+      json_decref(variables);
+      return false;
+    }
+    json_array_append_new(messages, message);
   }
-  ok = ok && conversation_ids(api.how->chat, api.how->tokenizer, turns, n, ids, &why);
-  for (size_t i = 0; texts && i < n; i++) free_bytes(&texts[i]);
-  free(texts);
-  free(turns);
-  return ok || (!is_refused && refuse(call, "messages", why.text));
+  json_object_set_new(variables, "add_generation_prompt", json_boolean(!json_is_false(prompts)));
+  for (i = 0; passed[i]; i++)
+    if (member(body, passed[i]))
+      json_object_set(variables, passed[i], json_object_get(body, passed[i]));
+  if (more) json_object_update(variables, (json_t *)more);
+  json_object_set_new(variables, "messages", messages);
+  const bool ok = !json_memory_ended() &&
+                  conversation_ids(api.how->chat, api.how->tokenizer, variables, ids, &why);
+  json_decref(variables);
+  return ok || refuse(call, "messages", why.text);
 }
 
 static bool read_ids(struct call *call, const json_t *list, struct ids *ids)
@@ -409,8 +505,8 @@ static bool read_tokens(struct call *call, struct request *r)
   struct ids ids = {0};
   char message[160];
   if (r->chats && !api.how->chat) return refuse(call, of, api.how->why_no_chat);
-  bool ok = r->chats ? read_messages(call, member(r->body, of), &ids)
-                     : read_prompt(call, member(r->body, of), &ids);
+  bool ok =
+      r->chats ? read_messages(call, r->body, &ids) : read_prompt(call, member(r->body, of), &ids);
   snprintf(message, sizeof message,
            "'%s' has %zu tokens, and the context is %d: leave one for the answer", of, ids.count,
            context);
@@ -437,8 +533,9 @@ static bool read_request(struct call *call, struct request *r)
   if (api.how->most) most = api.how->most;
   if (!read_whole(call, r->body, "max_tokens", 1, INT_MAX, &most) ||
       !read_whole(call, r->body, "max_completion_tokens", 1, INT_MAX, &most) ||
-      !read_flag(call, r->body, "stream", &r->streams) || !read_others(call, r->body) ||
-      !read_stops(call, r) || !read_sampling(call, r) || !read_tokens(call, r))
+      !read_flag(call, r->body, "stream", &r->streams) || !read_others(call, r) ||
+      !read_stops(call, r) || !read_stop_tokens(call, r) || !read_sampling(call, r) ||
+      !read_tokens(call, r))
     return false;
   r->tells_usage = json_is_true(json_object_get(options, "include_usage"));
   r->job.most = most;

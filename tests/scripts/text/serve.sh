@@ -140,6 +140,14 @@ refused 400 'JSON object' /v1/completions '[]' "${with[@]}"
 refused 400 '{"error"' /v1/completions '{"prompt": "a"' "${with[@]}"
 refused 400 "'n' can only be 1" /v1/completions '{"prompt": "a", "n": 2}' "${with[@]}"
 refused 400 "'logprobs' is not supported" /v1/completions '{"prompt": "a", "logprobs": 1}' "${with[@]}"
+for field in '"logprobs": 0' '"min_tokens": 5' '"ignore_eos": true' '"bad_words": ["a"]' '"guided_json": {"type": "object"}' '"grammar": "x"' '"logit_bias": {"1": 5}' \
+  '"response_format": {"type": "json_object"}' '"continue_final_message": true' '"chat_template": "x"' '"tools": [{}]' '"echo": true' '"suffix": "x"' '"nobody_knows": 1'; do
+  name=${field#\"} name=${name%%\"*}
+  refused 400 "'$name' is not supported" /v1/completions "{\"prompt\": \"a\", $field}" "${with[@]}"
+  refused 400 "'$name' is not supported" /v1/chat/completions "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], $field}" "${with[@]}"
+done
+refused 400 "list of tokens" /v1/completions '{"prompt": "a", "stop_token_ids": ["a"]}' "${with[@]}"
+refused 400 "is to be an object" /v1/chat/completions '{"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": 1}' "${with[@]}"
 refused 400 "'temperature' is to be a number from 0" /v1/completions '{"prompt": "a", "temperature": -1}' "${with[@]}"
 refused 400 "whole number" /v1/completions '{"prompt": "a", "max_tokens": 1.5}' "${with[@]}"
 refused 400 "one text, or one list" /v1/completions '{"prompt": ["a", "b"]}' "${with[@]}"
