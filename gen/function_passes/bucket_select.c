@@ -86,7 +86,7 @@ static int bucket_select_kind_of(struct memo *kinds, const struct single *s)
   begin_query(&q);
   ask_number(&q, (int64_t)s->kind << 32 | s->group);
   ask_number(&q, (int64_t)s->reduction << 32 | (int64_t)s->type);
-  ask_number(&q, (int64_t)s->unit << 1 | s->last_batch);
+  ask_number(&q, (int64_t)s->unit * 2 + s->last_batch);
   return number_of_query(kinds, &q);
 }
 

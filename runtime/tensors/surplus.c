@@ -180,10 +180,18 @@ static bool refuse_quantized(const struct archive *archive, struct failure *why)
 
 // ---- all together ------------------------------------------------------------------------------
 
-// A layer that a PEFT model has wrapped, in a file of all its tensors.
-static bool is_base_layer(const char *name)
+bool surplus_is_base_layer(const char *name)
 {
   return strstr(name, ".base_layer.") != NULL;
+}
+
+bool surplus_refuse_base_layer(const struct archive *archive, const char *name, struct failure *why)
+{
+  return failed(why,
+                "%s: it holds %s, the base layer of a PEFT model: save the base by "
+                "model.unload().save_pretrained, for --weights, and the adapters by "
+                "model.save_pretrained(folder, save_embedding_layers=False), for --adapter",
+                archive->path, name);
 }
 
 bool surplus_takes(const struct archive *archive, const struct kept *surplus,
@@ -196,12 +204,7 @@ bool surplus_takes(const struct archive *archive, const struct kept *surplus,
     ++*noted;
     return true;
   }
-  if (is_base_layer(name))
-    return failed(why,
-                  "%s: it holds %s, the base layer of a PEFT model: save the base by "
-                  "model.unload().save_pretrained, for --weights, and the adapters by "
-                  "model.save_pretrained(folder, save_embedding_layers=False), for --adapter",
-                  archive->path, name);
+  if (surplus_is_base_layer(name)) return surplus_refuse_base_layer(archive, name, why);
   const struct kept *embedding = ends_with_any(name, heads) ? embedding_in(archive, members) : NULL;
   if (embedding) {
     bool are;

@@ -18,6 +18,12 @@ bool surplus_takes(const struct archive *archive, const struct kept *surplus,
                    const struct members *members, const struct surplus_patterns *patterns,
                    size_t *noted, struct failure *why);
 
+// A layer that a PEFT model has wrapped, in a file of all its tensors; refuses it, and returns
+// false.
+bool surplus_is_base_layer(const char *name);
+bool surplus_refuse_base_layer(const struct archive *archive, const char *name,
+                               struct failure *why);
+
 // The tensor of the file that is the member under another name: the head of a model whose embedding
 // is its head, or NULL.
 const struct kept *surplus_tied(const struct archive *archive, const struct member *m,

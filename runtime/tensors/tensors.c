@@ -331,6 +331,7 @@ static bool take_adapter(struct filling *f, const char *path, struct failure *wh
   for (size_t i = 0; i < f->adapter.count; i++) {
     const char *name = f->adapter.all[i].entry->name;
     const struct member *m = table_find(&f->members, name);
+    if (surplus_is_base_layer(name)) return surplus_refuse_base_layer(&f->adapter, name, why);
     if (!m || !adapters_have(m->name))
       return failed(why, "%s: it holds %s, which is not an adapter of the program", f->adapter.path,
                     name);

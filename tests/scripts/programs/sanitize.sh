@@ -78,12 +78,18 @@ done
 both=(cpu cuda) turn=0
 for plan in tests/equal/*.lua; do
   mapfile -t meshes < <(sed -n 's/^-- mesh: *//p' "$plan")
+  mapfile -t of_cuda < <(sed -n 's/^-- cuda: *//p' "$plan")
   all_cases || [ ${#meshes[@]} -lt 2 ] || meshes=("${meshes[turn % ${#meshes[@]}]}")
   for i in "${!meshes[@]}"; do
-    read -ra mesh <<< "${meshes[i]}"
     targets=${both[turn++ % 2]}
     [ -z "${SOAK:-}" ] || targets=${both[*]}
-    generate_for "$targets" "$plan" "${mesh[@]/#/-D}"
+    for target in $targets; do
+      # Some meshes, with a limit of memory, are for one target.
+      mesh=${meshes[i]}
+      [ "$target" = cpu ] || [ ${#of_cuda[@]} -eq 0 ] || mesh=${of_cuda[i % ${#of_cuda[@]}]}
+      read -ra words <<< "$mesh"
+      generate_for "$target" "$plan" "${words[@]/#/-D}"
+    done
   done
 done
 finish "no sanitizer had anything to say"
