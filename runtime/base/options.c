@@ -69,12 +69,12 @@ static bool read_positive(const char *text, double *number)
   return end != text && !*end && *number > 0 && isfinite(*number);
 }
 
-static bool add_path(const char **list, const char *path)
+static bool add_text(const char **list, int most, const char *text)
 {
   int n = 0;
   while (list[n]) n++;
-  list[n] = n < MOST_DATA ? path : NULL;
-  return n < MOST_DATA;
+  list[n] = n < most ? text : NULL;
+  return n < most;
 }
 
 // "best", "3", "best,3", "3,best"
@@ -199,21 +199,21 @@ static bool read_option(struct options *o, int option)
     o->profile = true;
     return true;
   case 'w':
-    if (o->weights) return add_path(o->more_weights, optarg);
+    if (o->weights) return add_text(o->more_weights, MOST_PATTERNS, optarg);
     o->weights = optarg;
     return true;
   case 'i':
-    return add_path(o->ignore, optarg);
+    return add_text(o->ignore, MOST_PATTERNS, optarg);
   case 'L':
-    return add_path(o->allow_missing, optarg);
+    return add_text(o->allow_missing, MOST_PATTERNS, optarg);
   case 'd':
-    return add_path(o->data, optarg);
+    return add_text(o->data, MOST_DATA, optarg);
   case 't':
     if (program->generation) return read_count(optarg, 1, &o->make);
     o->tokens = optarg;
     return true;
   case 'a':
-    return add_path(o->validate, optarg);
+    return add_text(o->validate, MOST_DATA, optarg);
   case 'y':
     return read_count(optarg, 1, &o->validate_every);
   case 'z':

@@ -6,15 +6,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MOST_DATA = 256, MOST_STOPS = 16 };
+enum { MOST_DATA = 256, MOST_STOPS = 16, MOST_PATTERNS = 16 };
 
 struct options {
   int steps, log_every;
   int save_every; // 0: only at the end
   int deadline;   // in seconds; 0: none
   const char *weights, *tokens, *metrics, *tensorboard, *load, *save, *export_to;
-  const char *more_weights[MOST_DATA + 1]; // each --weights behind the first, then NULL
-  const char *ignore[MOST_DATA + 1], *allow_missing[MOST_DATA + 1]; // patterns of names
+  const char *more_weights[MOST_PATTERNS + 1]; // each --weights behind the first, then NULL
+  const char *ignore[MOST_PATTERNS + 1], *allow_missing[MOST_PATTERNS + 1]; // patterns of names
   const char *adapter, *export_adapter;
   const char *data[MOST_DATA + 1]; // each --data, then NULL
   const char *validate[MOST_DATA + 1];
