@@ -394,6 +394,12 @@ METHOD(map_values)
   for (size_t i = 0; i < self->count; i++) list_add(w, list, self->at[i]);
   return list;
 }
+// Nothing changes a map, so that it is its own copy.
+METHOD(map_copy)
+{
+  (void)w, (void)at, (void)n, (void)named;
+  return self;
+}
 METHOD(map_get_method)
 {
   (void)named;
@@ -447,12 +453,25 @@ static const struct {
                {MAP, "keys", map_keys},
                {MAP, "values", map_values},
                {MAP, "get", map_get_method},
+               {MAP, "copy", map_copy},
                {LIST, "index", list_index},
                {LIST, "count", list_count}};
+
+// transformers' templates cannot change what they are given: a dict's methods that would are
+// undefined, also where a key has the name.
+static bool changes_map(const char *name)
+{
+  static const char *const names[] = {"clear", "pop", "popitem", "setdefault", "update"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!strcmp(names[i], name)) return true;
+  return false;
+}
 
 struct value *member_of_value(struct work *w, struct value *v, const char *name)
 {
   struct value *own = v->kind == MAP && v->is_namespace ? map_get(v, name) : NULL;
+  if (!own && v->kind == MAP && !v->is_namespace && changes_map(name))
+    return undefined_value(w, name);
   for (size_t i = 0; !own && i < sizeof methods / sizeof *methods; i++)
     if (methods[i].of == v->kind && !strcmp(methods[i].name, name)) {
       struct value *f = value_of(w, FUNCTION);

@@ -306,8 +306,7 @@ static struct value *evaluate(struct work *w, struct scope *s, const struct node
     w->line = n->line;
     if (v->kind == UNDEFINED)
       work_fails(w, "'%s' is undefined, and has no '%s'", v->name ? v->name : "it", n->name);
-    named = v->kind == MAP ? map_get(v, n->name) : NULL;
-    if (!named) named = member_of_value(w, v, n->name);
+    named = member_of_value(w, v, n->name);
     return named ? named : undefined_value(w, n->name);
   case N_ITEM:
     v = evaluate(w, s, n->a);

@@ -90,7 +90,7 @@ struct value *str_of(struct work *w, const struct value *v);
 struct value *apply_filter(struct work *w, const char *name, struct value *v, struct value **at,
                            size_t n, struct value *named);
 bool apply_test(struct work *w, const char *name, struct value *v, struct value **at, size_t n);
-// A member of a value: a map's, or a method; NULL: none.
+// v.name: a method, before a map's key of that name, as in Python; NULL: none.
 struct value *member_of_value(struct work *w, struct value *v, const char *name);
 struct value *item_of(struct work *w, struct value *v, struct value *key);
 struct value *sequence_of(struct work *w, struct value *v); // what `for` goes through

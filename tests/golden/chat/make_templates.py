@@ -11,7 +11,7 @@ class Day:
 utils.datetime = Day
 
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "description": "Weather of a city", "parameters": {"type": "object", "properties": {
-    "city": {"type": "string", "description": "the \"city\""}, "n": {"type": "integer", "enum": [1, 2]}}, "required": ["city"]}}}]
+    "city": {"type": "string", "description": "the \"city\""}, "n": {"type": "integer", "enum": [1, 2]}, "items": {"type": "array", "items": {"type": "string"}}, "update": {"type": "boolean"}, "copy": {"type": "number"}}, "required": ["city"]}}}]
 USER = {"role": "user", "content": "Hello?"}
 CALL = [{"type": "function", "id": "abcdefghi", "function": {"name": "get_weather", "arguments": {"city": "Köln", "n": 1.5, "x": [True, None]}}}]
 CONVERSATIONS = [
