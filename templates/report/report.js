@@ -264,7 +264,7 @@
       }
       return node;
     };
-    const sizes = { f32: 4, bf16: 2, i32: 4, i64: 8, bool: 1, f64: 8 };
+    const sizes = { f32: 4, bf16: 2, i32: 4, i64: 8, bool: 1, i8: 1, f64: 8 };
     for (const p of here(plan)) {
       const dot = p.name.lastIndexOf(".");
       const each = d3.max(p.local, (l) => l.shape.reduce((a, b) => a * b, 1)) ?? 0;

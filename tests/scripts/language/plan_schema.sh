@@ -18,6 +18,7 @@ fulfils plans/toy.lua -D tp=3 -D dp=2
 fulfils plans/llama3.lua -D tp=2 -D dp=2
 fulfils plans/llama3.lua -D tp=2 -D async_tp=2
 fulfils plans/reshard.lua
+fulfils plans/generate.lua -D weight_dtype=int8
 fulfils tests/equal/strided_rows.lua -D dp=4
 fulfils tests/dump/streams.lua
 fulfils tests/dump/async_tp.lua

@@ -37,6 +37,9 @@ facts = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text, re.S))
 if step and "tokens_per_second" in step and facts.get("Tokens a second") != f"{int(step['tokens_per_second']):,}": wrong.append("other tokens in the head")
 if step and facts.get("MFU") != f"{100 * step['mfu']:.1f} %": wrong.append("another MFU in the head")
 if "<" in facts["Plan"] or facts["Plan"] != html.escape(data["plan"]["plan"]): wrong.append("another plan in the head")
+sizes = re.search(r"const sizes = {(.*?)};", scripts[2][1])[1]
+types = json.load(open("plans/plan.schema.json"))["$defs"]["type"]["enum"]
+if sorted(re.findall(r"(\w+):", sizes)) != sorted(types): wrong.append(f"the bytes of a rank by types {sizes}, not {types}")
 for w in wrong: print(f"{page}: {w}")
 sys.exit(bool(wrong))
 PYTHON
