@@ -13,31 +13,12 @@ bool parts_of_module(int module)
   return false;
 }
 
-/* The module's path with a star for each number in it, as a pattern. */
-static const char *pattern_of(const char *path)
-{
-  struct buffer b = {0};
-  put(&b, "%s", "");
-  for (const char *at = path; *at;) {
-    const size_t n = strcspn(at, ".");
-    const bool is_number = n && strspn(at, "0123456789") == n;
-    if (is_number)
-      put(&b, "*");
-    else
-      put_text(&b, at, n);
-    at += n;
-    if (*at) put_text(&b, at++, 1);
-  }
-  return b.text;
-}
-
-static const char *placement_in_lua(struct placement p, int ndim)
+static const char *placement_in_lua(struct placement p)
 {
   static const char *const reductions[] = {[SUM] = "", [MAX] = "\"max\"", [MIN] = "\"min\""};
   if (p.kind == REPLICATE) return "Replicate()";
   if (p.kind == PARTIAL) return text("Partial(%s)", reductions[p.reduction]);
   if (p.cut_order) return text("Shard(%d, %d)", p.dim, p.cut_order);
-  (void)ndim;
   return text("Shard(%d)", p.dim);
 }
 
@@ -58,7 +39,7 @@ static const char *list_in_lua(const struct style *s, int what)
     const char *one = "false";
     for (int k = 0; k < s->nrequest; k++)
       if ((int)s->request[k].what == what && s->request[k].index == i)
-        one = placement_in_lua(s->request[k].to, 0);
+        one = placement_in_lua(s->request[k].to);
     put(&b, "%s%s", i ? ", " : "", one);
   }
   return n == 1 ? b.text : text("{%s}", b.text);
@@ -109,7 +90,7 @@ static const char *style_in_lua(const struct style *s)
         s->name[0] == 'R' ? p.kind == REPLICATE
                           : p.kind == SHARD && !p.cut_order && p.dim == last_dimension_of_output(s);
     if (is_usual) return text("%s()", s->name);
-    return text("%s{output_layouts = %s}", s->name, placement_in_lua(p, 0));
+    return text("%s{output_layouts = %s}", s->name, placement_in_lua(p));
   }
   if (strcmp(s->name, "ModuleLayouts") != 0) {
     struct buffer b = {0};
@@ -127,7 +108,7 @@ static const char *style_in_lua(const struct style *s)
     const struct layout_request *r = &s->request[k];
     if (r->what != REQUEST_PARAMETER || is_later_part(r->value)) continue;
     put(&b, "%s%s = %s", is_first ? "" : ", ", last_name(graph->value[r->value].name),
-        placement_in_lua(r->to, 0));
+        placement_in_lua(r->to));
     is_first = false;
   }
   put(&b, "}");
@@ -270,7 +251,7 @@ void print_styles(int first, int units, const struct automatic *a)
   put(&b, "%s:%d: note: auto() chose\n", file_of_line(plan_options->path, a->line),
       a->line % LINES_OF_FILE);
   const char **pattern = alloc((size_t)(graph->nmodule + 1) * sizeof *pattern);
-  for (int m = 0; m < graph->nmodule; m++) pattern[m] = pattern_of(graph->module[m].path);
+  for (int m = 0; m < graph->nmodule; m++) pattern[m] = starred_name(graph->module[m].path);
   for (int d = 0; d < graph->mesh.ndim; d++) put_styles(&b, first, d, pattern);
   put_units(&b, units);
   if (first == graph->nstyle && units == graph->nunit) put(&b, "nothing: all is as it is\n");

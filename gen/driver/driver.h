@@ -108,8 +108,8 @@ struct outcome {
   bool ended;                    /* without an error */
   int64_t memory;                /* of a rank, the most of all places of a pipeline */
   double seconds;                /* of a step by the model */
-  double bytes;                  /* with --explain-cost: that a rank receives in a step */
-  double received;               /* by a rank in a step: bytes, those over slow links count more */
+  double bytes;                  /* with count_received(): that a rank receives in a step */
+  double received;               /* the same; those over slow links count more */
   uint64_t hash[MOST_AGAIN + 1]; /* by level: note_level() */
 };
 struct started_trial {
@@ -121,6 +121,8 @@ struct started_trial begin_trial_of(void (*passes)(void));
 struct outcome end_trial(struct started_trial run);
 /* Whether this is such a process. */
 bool in_trial(void);
+/* There: counts the bytes that ranks receive, too. */
+void count_received(void);
 /* There: the values that are made again by a level. */
 void note_level(int level, uint64_t hash);
 /* In that process: takes note of a finished program; and, if there is a pipeline and all its places

@@ -15,12 +15,14 @@ static int forced_at;
 
 static void note_all(void)
 {
+  count_received();
   note_decisions_in(noted);
   try_from_propagate();
 }
 
 static void take_other(void)
 {
+  count_received();
   force_decision(forced_decision->kind, forced_decision->subject,
                  forced_decision->at[forced_at].way);
   try_from_propagate();
@@ -69,7 +71,7 @@ static void print_decision(const struct noted_decision *d, const struct outcome 
   }
 }
 
-/* The outcomes of a decision's alternatives, as many as there are processors at a time. */
+/* The outcomes of a decision's alternatives: the passes of one beside those of the next. */
 static void try_alternatives(const struct noted_decision *d, struct outcome *outcome)
 {
   enum { AT_ONCE = 2 };

@@ -16,6 +16,7 @@ static void (*rest)(void);
 
 static void try_solution(void)
 {
+  count_received();
   add_styles_of(tried, asked);
   rest();
 }

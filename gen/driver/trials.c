@@ -8,25 +8,29 @@
 #include <unistd.h>
 
 static struct outcome figures;
-static bool is_trial;
+static bool is_trial, counts_received;
 
 bool in_trial(void)
 {
   return is_trial;
 }
 
-static void add_bytes_received(void *bytes, int id, int times)
+void count_received(void)
 {
-  if (is_collective(graph->op[id].kind))
-    *(double *)bytes += (double)times * (double)max_volume_of(&graph->op[id]).received;
+  counts_received = true;
 }
 
-/* The bytes that the rank with the most receives, each divided by the bandwidth of the slowest
-   dimension that it goes over, in parts of the fastest. */
+struct received {
+  double bytes;    /* that the rank with the most receives */
+  double weighted; /* each divided by the bandwidth of the slowest dimension that it goes over, in
+                      parts of the fastest */
+};
+
 static void add_received(void *to, int id, int times)
 {
   const struct op *op = &graph->op[id];
-  double *sum = to, most = 0, least = 0;
+  struct received *sum = to;
+  double most = 0, least = 0;
   if (!is_collective(op->kind)) return;
   for (int d = 0; d < graph->mesh.ndim; d++) {
     const double bandwidth = graph->mesh.bandwidth[d];
@@ -34,18 +38,20 @@ static void add_received(void *to, int id, int times)
     if (graph->group[op->group].dims >> d & 1 && bandwidth > 0 && (least == 0 || bandwidth < least))
       least = bandwidth;
   }
-  *sum += (double)max_volume_of(op).received * times * (least > 0 ? most / least : 1);
+  const double bytes = (double)max_volume_of(op).received * times;
+  sum->bytes += bytes;
+  sum->weighted += bytes * (least > 0 ? most / least : 1);
 }
 
 void note_trial(void)
 {
-  each_op(add_received, &figures.received);
   const int64_t needed = memory_of_rank() + library_reserve();
   if (figures.memory < needed) figures.memory = needed;
   figures.ended = true;
-  double bytes = 0;
-  if (are_decisions_explained()) each_op(add_bytes_received, &bytes);
-  if (figures.bytes < bytes) figures.bytes = bytes;
+  struct received received = {.weighted = figures.received};
+  if (counts_received) each_op(add_received, &received);
+  if (figures.bytes < received.bytes) figures.bytes = received.bytes;
+  figures.received = received.weighted;
   if (graph->stages) note_stage();
   figures.seconds = simulated()->step;
 }
@@ -71,6 +77,7 @@ static _Noreturn void run_child(struct outcome *to, void (*passes)(void))
   note_decisions_in(NULL); /* these are no decisions of the program */
   figures = (struct outcome){0};
   is_trial = true;
+  counts_received = false;
   passes();
   *to = figures;
   _exit(0);

@@ -4,11 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static double figure(const json_t *plan, const char *of, const char *name)
-{
-  return json_number_value(json_object_get(json_object_get(plan, of), name));
-}
-
 static void print_figures(const char *what, double a, double b, char *(*shown)(double))
 {
   if (a == 0 && b == 0) return;
@@ -40,23 +35,8 @@ static char *mesh_of(const json_t *plan)
   const json_t *row;
   put_text(&b, "", 0);
   json_array_foreach(json_object_get(plan, "mesh"), i, row)
-      put(&b, "%s%s=%d", i ? " " : "", json_string_value(json_object_get(row, "name")),
-          (int)json_number_value(json_object_get(row, "size")));
+      put(&b, "%s%s=%d", i ? " " : "", string_of(row, "name"), (int)figure_of(row, "size"));
   return b.text;
-}
-
-/* The memory of the rank that has most. */
-static double memory_of_plan(const json_t *plan)
-{
-  double most = figure(plan, "memory_of_rank", "total");
-  size_t i;
-  const json_t *stage;
-  json_array_foreach(json_object_get(json_object_get(plan, "pipeline"), "stages"), i, stage)
-  {
-    const double bytes = json_number_value(json_object_get(stage, "memory_of_rank"));
-    if (bytes > most) most = bytes;
-  }
-  return most;
 }
 
 /* The collectives of a kind, over a dimension, in a phase: in a step, and the bytes a rank sends.
@@ -77,18 +57,17 @@ static void add_transfers(struct all_transfers *all, const json_t *plan, int sid
   const json_t *row;
   json_array_foreach(json_object_get(plan, "collectives"), i, row)
   {
-    const char *name = text("%s over %s, %s", json_string_value(json_object_get(row, "kind")),
-                            json_string_value(json_object_get(row, "group")),
-                            json_string_value(json_object_get(row, "phase")));
+    const char *name = text("%s over %s, %s", string_of(row, "kind"), string_of(row, "group"),
+                            string_of(row, "phase"));
     int k = 0;
     while (k < all->n && strcmp(all->at[k].name, name)) k++;
     if (k == all->n) {
       GROW(all->at, all->n, all->room);
       all->at[all->n++] = (struct transfers){.name = name};
     }
-    const double times = json_number_value(json_object_get(row, "times"));
+    const double times = figure_of(row, "times");
     all->at[k].times[side] += times;
-    all->at[k].sent[side] += times * json_number_value(json_object_get(row, "sent"));
+    all->at[k].sent[side] += times * figure_of(row, "sent");
   }
 }
 
@@ -120,7 +99,7 @@ static const json_t *parameter_named(const json_t *plan, const char *name)
   const json_t *row;
   json_array_foreach(json_object_get(plan, "parameters"), i, row)
   {
-    if (!strcmp(json_string_value(json_object_get(row, "name")), name)) return row;
+    if (!strcmp(string_of(row, "name"), name)) return row;
   }
   return NULL;
 }
@@ -138,7 +117,7 @@ static void print_placements(const json_t *a, const json_t *b)
   for (int side = 0; side < 2; side++)
     json_array_foreach(json_object_get(side ? b : a, "parameters"), i, row)
     {
-      const char *name = json_string_value(json_object_get(row, "name"));
+      const char *name = string_of(row, "name");
       const json_t *other = parameter_named(side ? a : b, name);
       if (side ? other != NULL : other && !strcmp(placement_shown(row), placement_shown(other)))
         continue;
@@ -156,8 +135,7 @@ void print_comparison(const json_t *data)
   printf("  %-34s %18.18s %18.18s\n", "", json_string_value(json_array_get(folders, 0)),
          json_string_value(json_array_get(folders, 1)));
   printf("  %-34s %18s %18s\n", "mesh", mesh_of(a), mesh_of(b));
-  print_figures("ranks", json_number_value(json_object_get(a, "ranks")),
-                json_number_value(json_object_get(b, "ranks")), count_shown);
+  print_figures("ranks", figure_of(a, "ranks"), figure_of(b, "ranks"), count_shown);
   static const struct {
     const char *what, *name;
     char *(*shown)(double);
@@ -169,13 +147,13 @@ void print_comparison(const json_t *data)
               {"tokens a second", "tokens_per_second", count_shown},
               {"MFU", "mfu", share_shown}};
   for (size_t i = 0; i < sizeof step / sizeof *step; i++)
-    print_figures(step[i].what, figure(a, "simulated_step", step[i].name),
-                  figure(b, "simulated_step", step[i].name), step[i].shown);
+    print_figures(step[i].what, figure_of(json_object_get(a, "simulated_step"), step[i].name),
+                  figure_of(json_object_get(b, "simulated_step"), step[i].name), step[i].shown);
   print_figures("memory of a rank", memory_of_plan(a), memory_of_plan(b), bytes_shown);
   static const char *const role[] = {"parameters", "gradients", "optimizer", "activations", NULL};
   for (int i = 0; role[i]; i++)
-    print_figures(text("  %s", role[i]), figure(a, "memory_of_rank", role[i]),
-                  figure(b, "memory_of_rank", role[i]), bytes_shown);
+    print_figures(text("  %s", role[i]), figure_of(json_object_get(a, "memory_of_rank"), role[i]),
+                  figure_of(json_object_get(b, "memory_of_rank"), role[i]), bytes_shown);
   struct all_transfers all = {0};
   add_all_transfers(&all, data, 0);
   add_all_transfers(&all, other, 1);

@@ -25,13 +25,12 @@ static json_t *json_settings(void)
    node. */
 static json_t *json_machine(void)
 {
-  static const char *const type[] = {"float32", "TF32", "bfloat16"};
   const struct device *d = device();
   const struct mesh *mesh = &graph->mesh;
   const struct cluster c = has_cluster() ? mesh->cluster : usual_cluster(d);
   json_t *links = json_array();
   json_t *machine = json_pack("{s:s, s:f, s:s, s:f, s:I}", "device", printable(d->name), "flops",
-                              d->flops[step_arithmetic()], "arithmetic", type[step_arithmetic()],
+                              d->flops[step_arithmetic()], "arithmetic", arithmetic_text(),
                               "bandwidth", d->bandwidth, "memory", (json_int_t)memory_limit());
   if (c.devices > 0) json_member(machine, "devices_of_node", json_integer(c.devices));
   for (int i = 0, stride = world_size(); i < mesh->ndim; i++) {
@@ -59,18 +58,14 @@ static void add_activation(void *to, int id, int times)
     const int value = op->out + k;
     const struct value *v = &graph->value[value];
     if (v->role != ACTIVATION || v->op != id) continue;
-    json_t *placement = json_object();
-    for (int d = 0; d < graph->mesh.ndim; d++)
-      json_member(placement, printable(graph->mesh.name[d]),
-                  json_string(placement_over(v->layout, d)));
     const bool is_held = in_arena(storage_of(value)) && storage_of(value) == value;
-    json_t *row =
-        json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:I, s:i}", "name", shown_name(value),
-                  "module", v->module == NONE ? "" : printable(graph->module[v->module].path),
-                  "type", type_name(v->type), "shape", json_shape(v->shape), "placement", placement,
-                  "local", json_shape(local_shape(value, 0)), "phase", phase_name[op->phase],
-                  "bytes", (json_int_t)(is_held ? arena_size(graph->memory, value) : 0), "line",
-                  op->line % LINES_OF_FILE);
+    json_t *row = json_pack(
+        "{s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:I, s:i}", "name", shown_name(value), "module",
+        v->module == NONE ? "" : printable(graph->module[v->module].path), "type",
+        type_name(v->type), "shape", json_shape(v->shape), "placement", json_layout(v->layout),
+        "local", json_shape(local_shape(value, 0)), "phase", phase_name[op->phase], "bytes",
+        (json_int_t)(is_held ? arena_size(graph->memory, value) : 0), "line",
+        op->line % LINES_OF_FILE);
     if (is_held && allocation_of(value).depth > 1)
       json_member(row, "kept", json_integer(allocation_of(value).depth));
     add_file_of(row, op->line);

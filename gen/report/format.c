@@ -54,6 +54,14 @@ void add_file_of(json_t *object, int line)
   if (line >= LINES_OF_FILE) json_member(object, "file", json_string(file_shown(line)));
 }
 
+json_t *json_layout(struct layout layout)
+{
+  json_t *object = json_object();
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    json_member(object, printable(graph->mesh.name[d]), json_string(placement_over(layout, d)));
+  return object;
+}
+
 json_t *json_shape(struct shape s)
 {
   json_t *list = json_array();

@@ -55,15 +55,28 @@ static char *json_in_script(const json_t *data)
 
 /* ------------------------------------------------------------------------------------- the head */
 
-static const char *string_of(const json_t *object, const char *name)
+const char *string_of(const json_t *object, const char *name)
 {
   const char *s = json_string_value(json_object_get(object, name));
   return s ? s : "";
 }
 
-static double figure_of(const json_t *object, const char *name)
+double figure_of(const json_t *object, const char *name)
 {
   return json_number_value(json_object_get(object, name));
+}
+
+double memory_of_plan(const json_t *plan)
+{
+  double most = figure_of(json_object_get(plan, "memory_of_rank"), "total");
+  size_t i;
+  const json_t *stage;
+  json_array_foreach(json_object_get(json_object_get(plan, "pipeline"), "stages"), i, stage)
+  {
+    const double bytes = figure_of(stage, "memory_of_rank");
+    if (bytes > most) most = bytes;
+  }
+  return most;
 }
 
 static void put_fact(struct buffer *b, const char *what, const char *value)
@@ -146,15 +159,10 @@ static char *facts_of(const json_t *plan, const json_t *stages)
 {
   struct buffer b = {0};
   const json_t *step = json_object_get(plan, "simulated_step"), *stage;
-  const json_t *memory = json_object_get(plan, "memory_of_rank");
-  double parameters = count_parameters(plan), bytes = figure_of(memory, "total");
+  double parameters = count_parameters(plan);
+  const double bytes = memory_of_plan(plan);
   const char *name;
-  size_t i;
   json_object_foreach((json_t *)stages, name, stage) parameters += count_parameters(stage);
-  json_array_foreach(json_object_get(json_object_get(plan, "pipeline"), "stages"), i, stage)
-  {
-    if (figure_of(stage, "memory_of_rank") > bytes) bytes = figure_of(stage, "memory_of_rank");
-  }
   put_fact(&b, "Plan", string_of(plan, "plan"));
   if (parameters > 0)
     put_fact(&b, "Parameters",

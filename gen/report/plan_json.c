@@ -4,14 +4,6 @@
 /* In the form that plans/plan.schema.json describes. */
 enum { PLAN_VERSION = 1 };
 
-static json_t *json_layout(struct layout layout)
-{
-  json_t *object = json_object();
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    json_member(object, printable(graph->mesh.name[d]), json_string(placement_over(layout, d)));
-  return object;
-}
-
 static json_t *json_files(void)
 {
   json_t *list = json_array();

@@ -124,6 +124,8 @@ struct model_figures model_figures(void);
 /* ------------------------------------------------------------------------------------ format.c */
 
 json_t *json_shape(struct shape s);
+/* {"dp": "S(0)", "tp": "R"} */
+json_t *json_layout(struct layout layout);
 /* Adds "file" for a line that is not in the plan itself. */
 void add_file_of(json_t *object, int line);
 /* The name of the value in reports. */
@@ -180,6 +182,11 @@ void add_report_page(void);
 json_t *report_data_of(const char *folder);
 /* The lines of a run's --metrics file. */
 json_t *read_metrics(const char *path);
+/* A member of a plan.json; 0 and "" where there is none. And the memory of the rank that has most:
+   in a pipeline, of all stages. */
+double figure_of(const json_t *object, const char *name);
+const char *string_of(const json_t *object, const char *name);
+double memory_of_plan(const json_t *plan);
 char *page_text(const json_t *data);
 
 /* ------------------------------------------------------------------------------ pipeline_plan.c */
@@ -244,6 +251,8 @@ void put_streams(struct buffer *b);
 /* "2.50 TFLOP/s"; the line about the device and its links. */
 char *scaled_text(double x, const char *unit);
 char *duration_text(double seconds);
+/* The type in which the products of a step compute. */
+const char *arithmetic_text(void);
 void put_machine(struct buffer *b);
 /* Adds to plan.txt the time of a step, and a chart of its operations; plan.json gets the figures
    without the chart. */

@@ -27,13 +27,18 @@ static char *share_text(double part, double whole)
   return text("%.1f %%", whole > 0 ? 100 * part / whole : 0.0);
 }
 
-void put_machine(struct buffer *b)
+const char *arithmetic_text(void)
 {
   static const char *const type[] = {"float32", "TF32", "bfloat16"};
+  return type[step_arithmetic()];
+}
+
+void put_machine(struct buffer *b)
+{
   const struct device *d = device();
   struct buffer line = {0};
   put(&line, "a step, simulated: %s (%s in %s, %s of memory)", printable(d->name),
-      scaled_text(d->flops[step_arithmetic()], "FLOP/s"), type[step_arithmetic()],
+      scaled_text(d->flops[step_arithmetic()], "FLOP/s"), arithmetic_text(),
       scaled_text(d->bandwidth, "B/s"));
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (graph->mesh.size[i] > 1 && !is_measured())

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/json_memory.h"
+#include "base/names.h"
 #include "base/open_input.h"
 #include "formats/torch_archive.h"
 
@@ -18,12 +19,6 @@ static const char INDEX[] = "model.safetensors.index.json";
 static const char INDEX_END[] = ".index.json";
 
 // ---- which files -------------------------------------------------------------------------------
-
-static bool ends_with(const char *text, const char *end)
-{
-  size_t length = strlen(text), tail = strlen(end);
-  return length >= tail && strcmp(text + length - tail, end) == 0;
-}
 
 static bool exists(const char *path)
 {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/json_memory.h"
+#include "base/names.h"
 #include "base/program.h"
 #include "base/target.h"
 
@@ -16,12 +17,6 @@ static const char WEIGHT[] = ".weight";
 static const char *const PARTS[][2] = {{".lora_A.weight", ".lora_B.weight"},
                                        {".lora_embedding_A", ".lora_embedding_B"}};
 enum { KINDS = sizeof PARTS / sizeof *PARTS };
-
-static bool ends_with(const char *name, const char *end)
-{
-  const size_t n = strlen(name), m = strlen(end);
-  return n >= m && strcmp(name + n - m, end) == 0;
-}
 
 bool adapters_have(const char *name)
 {

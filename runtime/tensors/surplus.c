@@ -10,12 +10,7 @@
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
-
-static bool ends_with(const char *name, const char *end)
-{
-  const size_t n = strlen(name), m = strlen(end);
-  return n >= m && !strcmp(name + n - m, end);
-}
+#include "base/names.h"
 
 static bool ends_with_any(const char *name, const char *const *ends)
 {
@@ -46,13 +41,18 @@ static bool is_one_number(const struct entry *e)
   return true;
 }
 
+bool is_count_of_batches(const char *name)
+{
+  return ends_with(name, "num_batches_tracked");
+}
+
 // A model computes the same without it.
 static bool is_buffer(const struct entry *e)
 {
   static const char *const computed[] = {".inv_freq", ".cos_cached", ".sin_cached", "rope.freqs",
                                          NULL};
   const bool is_integer = !strcmp(e->dtype, "I64") || !strcmp(e->dtype, "I32");
-  if (ends_with(e->name, "num_batches_tracked")) return true;
+  if (is_count_of_batches(e->name)) return true;
   if (ends_with(e->name, ".masked_bias")) return is_one_number(e);
   if (ends_with(e->name, ".bias")) return is_mask(e);
   if (ends_with(e->name, "position_ids")) return is_integer;

@@ -18,6 +18,10 @@ bool surplus_takes(const struct archive *archive, const struct kept *surplus,
                    const struct members *members, const struct surplus_patterns *patterns,
                    size_t *noted, struct failure *why);
 
+// PyTorch's count of the batches that a BatchNorm has seen: nothing that a program does depends on
+// it.
+bool is_count_of_batches(const char *name);
+
 // A layer that a PEFT model has wrapped, in a file of all its tensors; refuses it, and returns
 // false.
 bool surplus_is_base_layer(const char *name);

@@ -254,15 +254,6 @@ static bool is_state(const char *name)
   return strncmp(name, "optim.", strlen("optim.")) == 0;
 }
 
-// PyTorch's count of the batches that a BatchNorm has seen: nothing that a program does depends on
-// it.
-static bool ends_with_count(const char *name)
-{
-  static const char end[] = "num_batches_tracked";
-  const size_t n = strlen(name), m = strlen(end);
-  return n >= m && !strcmp(name + n - m, end);
-}
-
 // If there are no checksums, says so with `note`.
 static bool check_headers(const struct filling *f, const char *note, struct failure *why)
 {
@@ -412,7 +403,7 @@ static bool take_checkpoint(struct filling *f, const char *path, struct progress
     const char *name = f->weights.all[i].entry->name;
     const struct member *m = table_find(&f->members, name);
     enum role role = m ? program->tensors[m->row].role : OUTPUT;
-    if (role != PARAMETER && role != STATE && !ends_with_count(name))
+    if (role != PARAMETER && role != STATE && !is_count_of_batches(name))
       return failed(why, "%s: it holds %s, which the program does not know", f->weights.path, name);
   }
   if (!take(f, &f->weights, PARAMETER, why) || !take(f, &f->weights, STATE, why)) return false;

@@ -8,18 +8,10 @@
 #include <string.h>
 #include <cmocka.h>
 #include <jansson.h>
+#include "../tools/chat_text.h"
 #include "text/chat/chat.h"
 
 enum { MOST_TURNS = 16 };
-
-static bool chat_text(const struct chat *c, const struct turn_of_chat *turns, size_t n,
-                      const char *date, struct bytes *text, struct failure *why)
-{
-  json_t *variables = chat_variables(turns, n);
-  const bool ok = chat_render(c, variables, date, text, why);
-  json_decref(variables);
-  return ok;
-}
 
 static json_t *golden(const char *name)
 {

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "splitmix64.h"
+#include "chat_text.h"
 #include "text/chat/chat.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -157,15 +158,6 @@ static void use(const struct tokenizer *t, const char *text, size_t count)
   }
   free(ids.at);
   free_bytes(&decoded);
-}
-
-static bool chat_text(const struct chat *c, const struct turn_of_chat *turns, size_t n,
-                      const char *date, struct bytes *text, struct failure *why)
-{
-  json_t *variables = chat_variables(turns, n);
-  const bool ok = chat_render(c, variables, date, text, why);
-  json_decref(variables);
-  return ok;
 }
 
 static void talk(void)

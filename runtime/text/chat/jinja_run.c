@@ -266,13 +266,19 @@ static struct value *evaluate_list(struct work *w, struct scope *s, const struct
   return v;
 }
 
-static struct value *evaluate_filter(struct work *w, struct scope *s, const struct node *n,
-                                     struct value *of)
+static struct value *filtered(struct work *w, struct scope *s, const struct node *n,
+                              struct value *v)
 {
-  struct value *named, *v = n->a ? evaluate_filter(w, s, n->a, of) : of;
-  struct value **at = values_of_arguments(w, s, n, &named);
+  struct value *named, **at = values_of_arguments(w, s, n, &named);
   w->line = n->line;
   return apply_filter(w, n->name, v, at, n->n, named);
+}
+
+// The filters of a block, from the innermost on.
+static struct value *filtered_by_all(struct work *w, struct scope *s, const struct node *n,
+                                     struct value *v)
+{
+  return filtered(w, s, n, n->a ? filtered_by_all(w, s, n->a, v) : v);
 }
 
 static bool evaluate_comparison(struct work *w, struct scope *s, const struct node *n)
@@ -320,12 +326,7 @@ static struct value *evaluate(struct work *w, struct scope *s, const struct node
   case N_CALL:
     return evaluate_call(w, s, n);
   case N_FILTER:
-    v = evaluate(w, s, n->a);
-    {
-      struct value **at = values_of_arguments(w, s, n, &named);
-      w->line = n->line;
-      return apply_filter(w, n->name, v, at, n->n, named);
-    }
+    return filtered(w, s, n, evaluate(w, s, n->a));
   case N_TEST:
     v = evaluate(w, s, n->a);
     {
@@ -463,10 +464,10 @@ static enum flow run_statement(struct work *w, struct scope *s, const struct nod
     flow = run_body(w, new_scope(w, s), n->b, &text);
     v = text_value(w, text.at, text.count);
     if (n->kind == N_SET_BLOCK) {
-      assign(w, s, n->a, n->c ? evaluate_filter(w, s, n->c, v) : v);
+      assign(w, s, n->a, n->c ? filtered_by_all(w, s, n->c, v) : v);
       return flow;
     }
-    out_str(w, o, evaluate_filter(w, s, n->a, v));
+    out_str(w, o, filtered_by_all(w, s, n->a, v));
     return flow;
   case N_MACRO:
     v = value_of(w, FUNCTION);
