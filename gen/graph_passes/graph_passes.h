@@ -28,6 +28,12 @@ void accumulate_gradients(int *gradient);
    third input. */
 void add_products_in_place(void);
 
+/* ------------------------------------------------------------------------------ visible_keys.c */
+
+/* How many tokens back, its own included, each query of the attention sees, of a text of `length`
+   tokens; 0: all that come before. -1: it sees others, and why. */
+int64_t window_of_attention(const struct op *op, int64_t length, const char **why);
+
 /* ----------------------------------------------------------------------------- remove_unused.c */
 
 /* Removes the operations that no result needs from the order. */

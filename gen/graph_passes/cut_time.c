@@ -1,0 +1,644 @@
+/* cut_time.c: the pass `cut_time`: the two entries of a program that generates, from the program
+   of a whole text.
+
+   Takes   the global graph of a plan with generate{}. Its model runs once over a whole text of one
+           sequence, [1, context]: the result of an operation whole_text, whose inputs are those of
+           the two entries. The output "logits" is [1, context, vocabulary].
+   Leaves  the operations of a call of each entry, with its outputs "prefill.logits" and
+           "decode.logits", and no operation of the whole text. A program without whole_text is left
+           as it is.
+
+   Time is a dimension over which the tokens are cut; its ranks are the calls. A call of FORWARD has
+   the next tokens of one sequence, a call of DECODE the next token of each slot. The operators'
+   rules (ops.h) say what a cut along the tokens does:
+
+     the letter of the tokens goes through    the call computes its own tokens
+     a constant has the letter                its elements at the positions of the call's tokens
+     attention that sees no later token       the keys and values of earlier tokens are kept in
+                                              caches: cached_attention
+     anything else                            needs other tokens: the plan's error
+
+   Only the last token's logits are read: what follows from them alone is made of that token. */
+#include "graph_passes/graph_passes.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* The dimension of a value that holds the tokens, or NONE: it is the same for all texts. There, an
+   element of a token is `inner` elements. */
+struct along {
+  int dim;
+  int64_t inner;
+};
+
+/* The forms of a value in an entry: a bit for each that is wanted. A value with tokens is made of
+   all tokens of the call, or of the last one. A constant is whole, or cut along one of its
+   dimensions. */
+enum {
+  OF_ALL,
+  OF_LAST,
+  ENTIRE = OF_ALL,
+  AT_ALL = 2, /* and the dimension */
+  AT_LAST = AT_ALL + MAX_DIMS,
+  FORMS = AT_LAST + MAX_DIMS
+};
+
+struct cutting {
+  int known; /* the values of the whole text */
+  int n;     /* its operations, */
+  int *op;   /* in their order */
+  int ncall; /* its calls */
+  struct call *call;
+  int text; /* the operation whole_text */
+  int64_t length;
+  struct along *along; /* by value of the whole text */
+  unsigned *wanted;    /* the forms that are wanted, by value */
+  struct list outputs;
+  /* By operation of the whole text that is an attention: the caches of its keys and values. */
+  struct caches {
+    int k, v;
+  } * caches;
+  int64_t *window; /* by operation: how many tokens back it sees; 0: all */
+};
+
+/* An entry while its operations are made. */
+struct entry {
+  enum phase phase;
+  const char *name;
+  int64_t tokens; /* of a call */
+  int own;        /* the tokens, [1, tokens] */
+  int slot, start;
+  int last; /* the index of the last token that counts; or NONE: each is the last one of its slot */
+  int position[2]; /* by form, OF_ALL and OF_LAST: the positions of these tokens */
+  int (*made)[FORMS];
+};
+
+static _Noreturn void refuse(const struct op *op, const char *why)
+{
+  const struct module *m = op->module == NONE ? NULL : &graph->module[op->module];
+  plan_error(op->line, "generate: %s%s%s %s", printable(op->part_of ? op->part_of : op_name(op)),
+             m && *m->path ? " of " : "", m && *m->path ? printable(m->path) : "", why);
+}
+
+/* ------------------------------------------------------------- where the tokens of the text are */
+
+static int64_t rest_of_axis(const struct letters *l, const struct axis *axis)
+{
+  int64_t n = 1;
+  for (int i = 1; i < axis->n; i++) n *= l->size[axis->letter[i]];
+  return n;
+}
+
+/* The letter of the tokens in the operation's rule, and the elements of it for each token. */
+struct token_letter {
+  int letter;
+  int64_t inner;
+};
+
+static struct token_letter letter_of_tokens(const struct cutting *c, const struct op *op,
+                                            const struct letters *l)
+{
+  struct token_letter t = {NONE, 1};
+  for (int i = 0; i < op->nin; i++) {
+    const struct along a = c->along[op->in[i]];
+    if (a.dim == NONE) continue;
+    const struct axis *axis = &l->in[i][a.dim];
+    if (!axis->n) refuse(op, "is over something else than the tokens, in their dimension");
+    const int letter = axis->letter[0];
+    const int64_t inner = l->size[letter] / c->length;
+    if (l->size[letter] % c->length || inner * rest_of_axis(l, axis) != a.inner)
+      refuse(op, "divides the text in another way than into its tokens");
+    if (t.letter != NONE && (t.letter != letter || t.inner != inner))
+      refuse(op, "combines each token with every other one, later ones too: attention is "
+                 "F.scaled_dot_product_attention");
+    t = (struct token_letter){letter, inner};
+  }
+  return t;
+}
+
+static struct along along_output(const struct op *op, const struct letters *l, int k,
+                                 struct token_letter t)
+{
+  for (int d = 0; d < l->ndim_out[k]; d++) {
+    const struct axis *axis = &l->out[k][d];
+    for (int i = 0; i < axis->n; i++) {
+      if (axis->letter[i] != t.letter) continue;
+      if (i) refuse(op, "puts the tokens within another dimension");
+      return (struct along){d, t.inner * rest_of_axis(l, axis)};
+    }
+  }
+  refuse(op, "takes all tokens of the text together: it needs later tokens");
+}
+
+static void find_attention(struct cutting *c, int i)
+{
+  const struct op *op = &graph->op[i];
+  for (int k = 0; k < 3; k++)
+    if (c->along[op->in[k]].dim != 2 || c->along[op->in[k]].inner != 1)
+      refuse(op, "has no tokens in queries, keys or values: only attention of a text to itself can "
+                 "be continued");
+  for (int k = 3; k < op->nin; k++)
+    if (c->along[op->in[k]].dim != NONE)
+      refuse(op, "has a mask, or documents, that depend on the tokens");
+  if (number_of(op, "sinks") || op->softcap || number_of(op, "places"))
+    refuse(op, "has sinks, a softcap or a context in parts, which the attention over caches lacks");
+  const char *why;
+  c->window[i] = window_of_attention(op, c->length, &why);
+  if (c->window[i] < 0) refuse(op, why);
+  c->along[op->out] = (struct along){2, 1};
+  c->along[op->out + 1] = (struct along){2, 1};
+}
+
+static void find_tokens(struct cutting *c, int i)
+{
+  const struct op *op = &graph->op[i];
+  bool any = false;
+  for (int k = 0; k < op->nin; k++) any |= c->along[op->in[k]].dim != NONE;
+  if (i == c->text) {
+    c->along[op->out] = (struct along){1, 1};
+  } else if (!any) {
+    return;
+  } else if (op->kind == OP_attention) {
+    find_attention(c, i);
+  } else {
+    if (!*rule_of(op) || op_row[op->kind].updates)
+      refuse(op, "cannot be continued from token to token");
+    struct letters l;
+    op_letters(op, &l);
+    const struct token_letter t = letter_of_tokens(c, op, &l);
+    if (l.whole[t.letter] || l.gets_start[t.letter])
+      refuse(op, "needs other tokens of the text than each one's own");
+    for (int k = 0; k < op->nout; k++) c->along[op->out + k] = along_output(op, &l, k, t);
+  }
+}
+
+/* ------------------------------------------------------------------------- which forms are wanted
+ */
+
+/* Of an input that is a constant: the dimension that has the letter, or NONE. */
+static int dimension_with(const struct letters *l, int input, int letter)
+{
+  for (int d = 0; d < l->ndim_in[input]; d++)
+    for (int i = 0; i < l->in[input][d].n; i++)
+      if (l->in[input][d].letter[i] == letter) return d;
+  return NONE;
+}
+
+/* Whether the operation makes a constant's elements along the dimension from those of its inputs
+   there; if so, the letter. */
+static bool goes_through(const struct op *op, const struct letters *l, int dim, int *letter)
+{
+  if (op->kind == OP_attention || op->nout != 1 || !*rule_of(op)) return false;
+  const struct axis *axis = &l->out[0][dim];
+  if (axis->n != 1 || l->whole[axis->letter[0]] || l->gets_start[axis->letter[0]]) return false;
+  *letter = axis->letter[0];
+  for (int i = 0; i < op->nin; i++) {
+    const int d = dimension_with(l, i, *letter);
+    if (d != NONE && l->in[i][d].n != 1) return false;
+  }
+  return true;
+}
+
+static void want_of_constant(struct cutting *c, const struct op *op)
+{
+  unsigned *wanted = &c->wanted[op->out];
+  if (*wanted >> AT_ALL && op->kind != OP_index) {
+    struct letters l;
+    op_letters(op, &l);
+    for (int form = AT_ALL; form < FORMS; form++) {
+      if (!(*wanted >> form & 1)) continue;
+      const int base = form < AT_LAST ? AT_ALL : AT_LAST;
+      int letter;
+      if (!goes_through(op, &l, form - base, &letter)) {
+        *wanted |= 1u << ENTIRE;
+        continue;
+      }
+      for (int i = 0; i < op->nin; i++) {
+        const int d = dimension_with(&l, i, letter);
+        c->wanted[op->in[i]] |= 1u << (d == NONE ? (int)ENTIRE : base + d);
+      }
+    }
+  }
+  if (*wanted & 1u << ENTIRE)
+    for (int i = 0; i < op->nin; i++) c->wanted[op->in[i]] |= 1u << ENTIRE;
+}
+
+static void want_inputs(struct cutting *c, int i)
+{
+  const struct op *op = &graph->op[i];
+  unsigned wanted = 0;
+  for (int k = 0; k < op->nout; k++) wanted |= c->wanted[op->out + k];
+  if (!wanted) return;
+  if (i == c->text) return;
+  if (c->along[op->out].dim == NONE) {
+    want_of_constant(c, op);
+    return;
+  }
+  if (op->kind == OP_attention) {
+    for (int k = 0; k < 3; k++) c->wanted[op->in[k]] |= 1u << OF_ALL;
+    return;
+  }
+  struct letters l;
+  op_letters(op, &l);
+  const struct token_letter t = letter_of_tokens(c, op, &l);
+  for (int k = 0; k < op->nin; k++) {
+    if (c->along[op->in[k]].dim != NONE) {
+      c->wanted[op->in[k]] |= c->along[op->in[k]].inner == 1 ? wanted : 1u << OF_ALL;
+      continue;
+    }
+    const int d = dimension_with(&l, k, t.letter);
+    if (d != NONE && (t.inner != 1 || l.in[k][d].n != 1))
+      refuse(op, "reads a constant that has several elements for each token");
+    for (int form = OF_ALL; form <= OF_LAST; form++)
+      if (wanted >> form & 1)
+        c->wanted[op->in[k]] |= 1u << (d == NONE        ? (int)ENTIRE
+                                       : form == OF_ALL ? AT_ALL + d
+                                                        : AT_LAST + d);
+  }
+}
+
+/* ----------------------------------------------------------------------------------- an entry */
+
+static struct op op_of(const struct entry *e, const struct op *origin, struct op op)
+{
+  op.module = origin->module;
+  op.line = origin->line;
+  op.part_of = origin->part_of;
+  op.phase = e->phase;
+  return op;
+}
+
+static int append_view(const struct entry *e, const struct op *origin, int value,
+                       struct shape shape)
+{
+  if (same_shape(graph->value[value].shape, shape)) return value;
+  const char *rule = view_equation(graph->value[value].shape, shape, origin->line);
+  return append_op_shaped(
+      op_of(e, origin, (struct op){.kind = OP_view, .nin = 1, .in = {value}, .equation = rule}),
+      shape);
+}
+
+static int append_selected(const struct entry *e, const struct op *origin, int value, int dim,
+                           int index)
+{
+  return append_op(op_of(
+      e, origin,
+      (struct op){.kind = OP_index_select, .nin = 2, .in = {value, index}, .dims = 1u << dim}));
+}
+
+/* The value in a form; it is made before. */
+static int in_form(const struct cutting *c, struct entry *e, const struct op *reader, int value,
+                   int form)
+{
+  if (value >= c->known) return value;
+  const struct value *v = &graph->value[value];
+  if (e->last == NONE && form == OF_LAST && c->along[value].dim != NONE) form = OF_ALL;
+  if (e->last == NONE && form >= AT_LAST) form += AT_ALL - AT_LAST;
+  int *made = &e->made[value][form];
+  if (*made != NONE) return *made;
+  if (c->along[value].dim != NONE && form == OF_LAST && e->made[value][OF_ALL] != NONE)
+    return *made = append_selected(e, reader, e->made[value][OF_ALL], c->along[value].dim, e->last);
+  if (c->along[value].dim == NONE && form == ENTIRE && v->op == NONE) return *made = value;
+  if (c->along[value].dim == NONE && form >= AT_ALL) {
+    const bool last = form >= AT_LAST;
+    const int whole = in_form(c, e, reader, value, ENTIRE);
+    return *made = append_selected(e, reader, whole, form - (last ? AT_LAST : AT_ALL),
+                                   e->position[last]);
+  }
+  bug("cut_time", "%s is read before it is made", printable(value_name(value)));
+}
+
+/* The operation over its own tokens, of this form, and its inputs in theirs. dim[k] is the
+   dimension of output k that has the tokens. */
+static int append_own(const struct entry *e, const struct op *whole, struct op op, const int *dim,
+                      int form, int64_t length)
+{
+  struct shape shape[MAX_OUTPUTS];
+  const int64_t own = form == OF_LAST && e->last != NONE ? 1 : e->tokens;
+  for (int k = 0; k < whole->nout; k++) {
+    shape[k] = graph->value[whole->out + k].shape;
+    if (dim[k] != NONE) shape[k].size[dim[k]] = shape[k].size[dim[k]] / length * own;
+  }
+  if (op.kind == OP_view)
+    op.equation = view_equation(graph->value[op.in[0]].shape, shape[0], op.line);
+  op.phase = e->phase;
+  const int out = append_op_outputs(op, shape, whole->nout);
+  for (int k = 0; k < whole->nout; k++)
+    graph->value[out + k].name = graph->value[whole->out + k].name;
+  return out;
+}
+
+static void make_constant(const struct cutting *c, struct entry *e, const struct op *op)
+{
+  const int v = op->out;
+  if (c->wanted[v] & 1u << ENTIRE) {
+    struct op whole = *op;
+    whole.phase = e->phase;
+    for (int i = 0; i < op->nin; i++) whole.in[i] = in_form(c, e, op, op->in[i], ENTIRE);
+    const int out = append_op_like(whole, v);
+    for (int k = 0; k < op->nout; k++) {
+      graph->value[out + k].name = graph->value[v + k].name;
+      e->made[v + k][ENTIRE] = out + k;
+    }
+  }
+  struct letters l;
+  if (c->wanted[v] >> AT_ALL) op_letters(op, &l);
+  for (int form = AT_ALL; form < FORMS; form++) {
+    if (!(c->wanted[v] >> form & 1)) continue;
+    const bool last = form >= AT_LAST;
+    if (last && e->last == NONE) continue;
+    const int base = last ? AT_LAST : AT_ALL, dim = form - base;
+    int letter;
+    if (op->kind == OP_index) {
+      e->made[v][form] = e->position[last];
+    } else if (goes_through(op, &l, dim, &letter)) {
+      struct op own = *op;
+      for (int i = 0; i < op->nin; i++) {
+        const int d = dimension_with(&l, i, letter);
+        own.in[i] = in_form(c, e, op, op->in[i], d == NONE ? (int)ENTIRE : base + d);
+      }
+      e->made[v][form] = append_own(e, op, own, &dim, last ? OF_LAST : OF_ALL, c->length);
+    }
+  }
+}
+
+/* Whether a constant of the second entry is wanted along a dimension of which the first one wants
+   the last token only. */
+static void widen_for_slots(struct cutting *c)
+{
+  for (int v = 0; v < c->known; v++) {
+    if (c->along[v].dim != NONE) {
+      if (c->wanted[v] & 1u << OF_LAST) c->wanted[v] |= 1u << OF_ALL;
+      continue;
+    }
+    for (int d = 0; d < MAX_DIMS; d++)
+      if (c->wanted[v] >> (AT_LAST + d) & 1) c->wanted[v] |= 1u << (AT_ALL + d);
+  }
+}
+
+static int add_cache(const struct op *op, const char *name, int64_t heads, int64_t size,
+                     const struct cutting *c)
+{
+  const char *path = op->module == NONE ? "" : graph->module[op->module].path;
+  const struct op *text_op = &graph->op[c->text];
+  const char *full = text("%s%s%s", path, *path ? "." : "", name);
+  for (int i = 2, again = 1; again; i++) { /* a module may have several attentions */
+    again = 0;
+    for (int v = c->known; v < graph->nvalue && !again; v++)
+      again = graph->value[v].role == CACHE && !strcmp(graph->value[v].name, full);
+    if (again) full = text("%s%s%s_%d", path, *path ? "." : "", name, i);
+  }
+  const struct shape shape = {
+      .ndim = 4,
+      .size = {plan_options->generate.slots, heads, plan_options->generate.context, size}};
+  return add_value(CACHE, full, number_of(text_op, "bfloat16") ? BF16 : F32, shape,
+                   op->module == NONE ? 0 : op->module, op->line);
+}
+
+static int append_permuted(const struct entry *e, const struct op *origin, int value,
+                           const char *rule)
+{
+  return append_op(
+      op_of(e, origin, (struct op){.kind = OP_permute, .nin = 1, .in = {value}, .equation = rule}));
+}
+
+/* Attention over the caches. The new tokens of a call of the second entry are of a slot each: to
+   the operator they are as many sequences of one token. */
+static void make_attention(struct cutting *c, struct entry *e, int i)
+{
+  const struct op *op = &graph->op[i];
+  const bool by_slot = e->last == NONE && e->tokens > 1;
+  int in[3];
+  struct shape s[3];
+  for (int k = 0; k < 3; k++) {
+    in[k] = in_form(c, e, op, op->in[k], OF_ALL);
+    if (by_slot) in[k] = append_permuted(e, op, in[k], "abcd->cbad");
+    s[k] = graph->value[in[k]].shape;
+  }
+  struct caches *kept = &c->caches[i];
+  const int64_t groups = s[1].size[1];
+  if (kept->k == NONE) {
+    kept->k = add_cache(op, "k", groups, s[1].size[3], c);
+    kept->v = add_cache(op, "v", groups, s[2].size[3], c);
+  }
+  const int64_t each = s[0].size[1] / groups;
+  struct shape grouped = {.ndim = 5,
+                          .size = {s[0].size[0], groups, each, s[0].size[2], s[0].size[3]}};
+  const int queries = append_view(e, op, in[0], grouped);
+  grouped.size[4] = s[2].size[3];
+  struct op cached =
+      op_of(e, op,
+            (struct op){.kind = OP_cached_attention,
+                        .nin = 7,
+                        .in = {queries, in[1], in[2], kept->k, kept->v, e->slot, e->start},
+                        .scalar = op->scalar});
+  set_number(&cached, "window", c->window[i]);
+  int y = append_op_shaped(cached, grouped);
+  const enum type type = graph->value[op->out].type;
+  if (graph->value[y].type != type)
+    y = append_op(op_of(e, op, (struct op){.kind = OP_cast, .nin = 1, .in = {y}, .type = type}));
+  const struct shape together = {.ndim = 4,
+                                 .size = {s[0].size[0], s[0].size[1], s[0].size[2], s[2].size[3]}};
+  y = append_view(e, op, y, together);
+  if (by_slot) y = append_permuted(e, op, y, "abcd->cbad");
+  graph->value[y].name = graph->value[op->out].name;
+  e->made[op->out][OF_ALL] = y;
+}
+
+static void make_of_tokens(struct cutting *c, struct entry *e, int i)
+{
+  const struct op *op = &graph->op[i];
+  unsigned wanted = 0;
+  for (int k = 0; k < op->nout; k++) wanted |= c->wanted[op->out + k];
+  const bool all = wanted & 1u << OF_ALL;
+  if (!wanted || (e->last == NONE && !all)) return;
+  if (op->kind == OP_attention) {
+    make_attention(c, e, i);
+    return;
+  }
+  const int form = all ? OF_ALL : OF_LAST;
+  struct letters l;
+  op_letters(op, &l);
+  const struct token_letter t = letter_of_tokens(c, op, &l);
+  struct op own = *op;
+  int dim[MAX_OUTPUTS];
+  for (int k = 0; k < op->nin; k++) {
+    const int d = dimension_with(&l, k, t.letter);
+    const bool of_tokens = c->along[op->in[k]].dim != NONE;
+    own.in[k] = in_form(c, e, op, op->in[k],
+                        of_tokens        ? form
+                        : d == NONE      ? (int)ENTIRE
+                        : form == OF_ALL ? AT_ALL + d
+                                         : AT_LAST + d);
+  }
+  for (int k = 0; k < op->nout; k++) dim[k] = c->along[op->out + k].dim;
+  const int out = append_own(e, op, own, dim, form, c->length);
+  for (int k = 0; k < op->nout; k++) e->made[op->out + k][form] = out + k;
+}
+
+static void add_output(const struct cutting *c, struct entry *e, int value)
+{
+  const struct op *op = &graph->op[graph->value[value].op];
+  int y = in_form(c, e, op, value, OF_LAST);
+  struct shape shape = graph->value[y].shape;
+  if (e->last == NONE) { /* the sequences of the entry are the slots */
+    shape.size[0] = e->tokens;
+    shape.size[1] = 1;
+    y = append_view(e, op, y, shape);
+  }
+  if (graph->value[y].type != F32)
+    y = append_op(op_of(e, op, (struct op){.kind = OP_cast, .nin = 1, .in = {y}, .type = F32}));
+  graph->value[y].is_output = true;
+  graph->value[y].name = text("%s.logits", e->name);
+}
+
+static int first_made(const struct cutting *c, const struct entry *e, int value)
+{
+  if (value >= c->known) return value;
+  for (int form = 0; form < FORMS; form++)
+    if (e->made[value][form] != NONE) return e->made[value][form];
+  return c->along[value].dim == NONE && graph->value[value].op == NONE ? value : NONE;
+}
+
+/* The calls of modules in the entry, whose operations are there; styles are of them. at[i]: where
+   the operations for the i-th one begin in the order. */
+static void add_calls(const struct cutting *c, const struct entry *e, const int *at)
+{
+  int *number = alloc((size_t)(c->ncall + 1) * sizeof *number);
+  for (int i = 0; i < c->ncall; i++) {
+    struct call call = c->call[i];
+    call.first = at[call.first];
+    call.last = at[call.last];
+    call.parent = call.parent == NONE ? NONE : number[call.parent];
+    bool complete = true;
+    for (int k = 0; k < call.nin; k++)
+      complete &= (call.in[k] = first_made(c, e, call.in[k])) != NONE;
+    for (int k = 0; k < call.nout; k++)
+      complete &= (call.out[k] = first_made(c, e, call.out[k])) != NONE;
+    if (!complete) {
+      call.nin = call.nout = 0;
+    }
+    number[i] = graph->ncall;
+    GROW(graph->call, graph->ncall, graph->call_room);
+    graph->call[graph->ncall++] = call;
+  }
+}
+
+static void make_entry(struct cutting *c, struct entry *e)
+{
+  e->made = alloc((size_t)c->known * sizeof *e->made);
+  for (int v = 0; v < c->known; v++)
+    for (int form = 0; form < FORMS; form++) e->made[v][form] = NONE;
+  int *at = alloc((size_t)(c->n + 1) * sizeof *at);
+  for (int i = 0; i < c->n; i++) {
+    at[i] = graph->norder;
+    const struct op op = graph->op[c->op[i]]; /* a copy: operations are added */
+    if (c->op[i] == c->text)
+      e->made[op.out][OF_ALL] = e->own;
+    else if (op.nout && c->along[op.out].dim == NONE)
+      make_constant(c, e, &op);
+    else
+      make_of_tokens(c, e, c->op[i]);
+  }
+  at[c->n] = graph->norder;
+  for (int i = 0; i < c->outputs.n; i++) add_output(c, e, c->outputs.at[i]);
+  add_calls(c, e, at);
+}
+
+/* ------------------------------------------------------------------------------------ the pass */
+
+static int number_op(const struct entry *e, const struct op *origin, double number)
+{
+  return append_op_shaped(
+      op_of(e, origin, (struct op){.kind = OP_full, .type = I32, .scalar = number}),
+      (struct shape){0});
+}
+
+/* The positions of a call's tokens, from the start; none is beyond the context. */
+static int positions_from(const struct cutting *c, const struct entry *e, int start)
+{
+  const struct op *text_op = &graph->op[c->text];
+  struct op op = {
+      .kind = OP_minimum, .nin = 2, .in = {start, number_op(e, text_op, (double)(c->length - 1))}};
+  return append_op(op_of(e, text_op, op));
+}
+
+static void begin_prefill(const struct cutting *c, struct entry *e)
+{
+  const struct op text_op = graph->op[c->text];
+  *e = (struct entry){.phase = FORWARD,
+                      .name = "prefill",
+                      .own = text_op.in[0],
+                      .slot = text_op.in[1],
+                      .start = text_op.in[2],
+                      .last = text_op.in[3]};
+  e->tokens = graph->value[e->own].shape.size[1];
+  const int index =
+      append_op_shaped(op_of(e, &text_op, (struct op){.kind = OP_index, .dims = 1, .type = I32}),
+                       (struct shape){.ndim = 1, .size = {e->tokens}});
+  const int place =
+      append_op(op_of(e, &text_op, (struct op){.kind = OP_add, .nin = 2, .in = {e->start, index}}));
+  e->position[OF_ALL] = positions_from(c, e, place);
+  e->position[OF_LAST] = append_selected(e, &text_op, e->position[OF_ALL], 0, e->last);
+}
+
+static void begin_decode(const struct cutting *c, struct entry *e)
+{
+  const struct op text_op = graph->op[c->text];
+  *e = (struct entry){.phase = DECODE,
+                      .name = "decode",
+                      .slot = text_op.in[5],
+                      .start = text_op.in[6],
+                      .last = NONE};
+  struct shape shape = graph->value[text_op.in[4]].shape; /* [slots, 1] */
+  e->tokens = shape.size[0];
+  shape.size[0] = 1;
+  shape.size[1] = e->tokens;
+  e->own = append_view(e, &text_op, text_op.in[4], shape);
+  e->position[OF_ALL] = e->position[OF_LAST] = positions_from(c, e, e->start);
+}
+
+static int find_text(void)
+{
+  for (int i = 0; i < graph->norder; i++)
+    if (graph->op[graph->order[i]].kind == OP_whole_text) return graph->order[i];
+  return NONE;
+}
+
+void cut_time(void)
+{
+  struct cutting c = {.text = find_text(),
+                      .known = graph->nvalue,
+                      .n = graph->norder,
+                      .op = graph->order,
+                      .ncall = graph->ncall,
+                      .call = graph->call};
+  if (c.text == NONE) return;
+  c.length = graph->value[graph->op[c.text].out].shape.size[1];
+  c.along = alloc((size_t)c.known * sizeof *c.along);
+  c.wanted = alloc((size_t)c.known * sizeof *c.wanted);
+  c.caches = alloc((size_t)graph->nop * sizeof *c.caches);
+  c.window = alloc((size_t)graph->nop * sizeof *c.window);
+  for (int v = 0; v < c.known; v++) c.along[v] = (struct along){NONE, 1};
+  for (int i = 0; i < graph->nop; i++) c.caches[i] = (struct caches){NONE, NONE};
+  for (int i = 0; i < c.n; i++) find_tokens(&c, c.op[i]);
+  for (int v = 0; v < c.known; v++) {
+    if (!graph->value[v].is_output) continue;
+    if (c.along[v].dim != 1 || c.along[v].inner != 1)
+      plan_error(graph->value[v].line, "generate: the logits do not depend on the tokens");
+    graph->value[v].is_output = false;
+    c.wanted[v] |= 1u << OF_LAST;
+    add(&c.outputs, v);
+  }
+  /* The second entry takes the last token of each slot: all of its own. */
+  graph->order = NULL;
+  graph->call = NULL;
+  graph->norder = graph->order_room = graph->ncall = graph->call_room = 0;
+  for (int i = c.n - 1; i >= 0; i--) want_inputs(&c, c.op[i]);
+  struct entry e;
+  begin_prefill(&c, &e);
+  make_entry(&c, &e);
+  widen_for_slots(&c);
+  begin_decode(&c, &e);
+  make_entry(&c, &e);
+}
