@@ -16,6 +16,8 @@
      a constant has the letter                its elements at the positions of the call's tokens
      attention that sees no later token       the keys and values of earlier tokens are kept in
                                               caches: cached_attention
+    a convolution, a shift to later tokens   the last so many tokens are kept: recent
+    a cumulative sum                         the sum so far is kept: running_sum
      anything else                            needs other tokens: the plan's error
 
    Only the last token's logits are read: what follows from them alone is made of that token. */
@@ -25,10 +27,11 @@
 #include <string.h>
 
 /* The dimension of a value that holds the tokens, or NONE: it is the same for all texts. There, an
-   element of a token is `inner` elements. */
+   element of a token is `inner` elements. The first `lead` of its `size` elements come before the
+   text, and are zero, as those from token `end` on. */
 struct along {
   int dim;
-  int64_t inner;
+  int64_t inner, size, lead, end;
 };
 
 /* The forms of a value in an entry: a bit for each that is wanted. A value with tokens is made of
@@ -58,6 +61,7 @@ struct cutting {
   struct caches {
     int k, v;
   } * caches;
+  int *kept;       /* by value: the cache of its last tokens, or of its sum so far; or NONE */
   int64_t *window; /* by operation: how many tokens back it sees; 0: all */
 };
 
@@ -71,6 +75,7 @@ struct entry {
   int last; /* the index of the last token that counts; or NONE: each is the last one of its slot */
   int position[2]; /* by form, OF_ALL and OF_LAST: the positions of these tokens */
   int (*made)[FORMS];
+  int *settled; /* by value that has a lead: the value at the call's tokens */
 };
 
 static _Noreturn void refuse(const struct op *op, const char *why)
@@ -95,6 +100,19 @@ struct token_letter {
   int64_t inner;
 };
 
+/* Whether it leaves elements as they are: their order, and how many come before the text. */
+static bool is_reshaped(const struct op *op)
+{
+  return op->kind == OP_view || op->kind == OP_permute;
+}
+
+/* What is not along the tokens takes each token's own element. */
+static void need_settled(const struct cutting *c, const struct op *op, struct along a)
+{
+  if (a.lead < 0 || a.size != c->length * a.inner || a.end < c->length - a.lead)
+    refuse(op, "needs later tokens");
+}
+
 static struct token_letter letter_of_tokens(const struct cutting *c, const struct op *op,
                                             const struct letters *l)
 {
@@ -105,38 +123,102 @@ static struct token_letter letter_of_tokens(const struct cutting *c, const struc
     const struct axis *axis = &l->in[i][a.dim];
     if (!axis->n) refuse(op, "is over something else than the tokens, in their dimension");
     const int letter = axis->letter[0];
-    const int64_t inner = l->size[letter] / c->length;
-    if (l->size[letter] % c->length || inner * rest_of_axis(l, axis) != a.inner)
+    const int64_t tokens = is_reshaped(op) ? a.size / a.inner : c->length;
+    const int64_t inner = l->size[letter] / tokens;
+    if (l->size[letter] % tokens || inner * rest_of_axis(l, axis) != a.inner)
       refuse(op, "divides the text in another way than into its tokens");
     if (t.letter != NONE && (t.letter != letter || t.inner != inner))
       refuse(op, "combines each token with every other one, later ones too: attention is "
                  "F.scaled_dot_product_attention");
+    if (!is_reshaped(op)) need_settled(c, op, a);
     t = (struct token_letter){letter, inner};
   }
   return t;
 }
 
-static struct along along_output(const struct op *op, const struct letters *l, int k,
-                                 struct token_letter t)
+static struct along along_output(const struct cutting *c, const struct op *op,
+                                 const struct letters *l, int k, struct token_letter t)
 {
   for (int d = 0; d < l->ndim_out[k]; d++) {
     const struct axis *axis = &l->out[k][d];
     for (int i = 0; i < axis->n; i++) {
       if (axis->letter[i] != t.letter) continue;
       if (i) refuse(op, "puts the tokens within another dimension");
-      return (struct along){d, t.inner * rest_of_axis(l, axis)};
+      const int64_t inner = t.inner * rest_of_axis(l, axis);
+      struct along a = {d, inner, c->length * inner, 0, c->length};
+      if (is_reshaped(op)) {
+        a.size = graph->value[op->out].shape.size[d];
+        a.lead = c->along[op->in[0]].lead;
+        a.end = c->along[op->in[0]].end;
+        if (a.lead && inner != 1)
+          refuse(op, "merges tokens that are shifted with another dimension");
+      }
+      return a;
     }
   }
   refuse(op, "takes all tokens of the text together: it needs later tokens");
 }
 
+/* Operations along the tokens. Elements before and behind the text come and go: only which of them
+   is which token changes. */
+static bool is_margin(const struct cutting *c, const struct op *op)
+{
+  return (op->kind == OP_pad || op->kind == OP_narrow) && op->dims == 1u << c->along[op->in[0]].dim;
+}
+
+static bool is_over_tokens(const struct cutting *c, const struct op *op)
+{
+  if (op->kind == OP_conv2d) return true;
+  return op->kind == OP_cumsum && op->dims == 1u << c->along[op->in[0]].dim;
+}
+
+static void find_margin(struct cutting *c, const struct op *op)
+{
+  struct along a = c->along[op->in[0]];
+  if (a.inner != 1) refuse(op, "is over something else than the tokens, in their dimension");
+  a.size = graph->value[op->out].shape.size[a.dim];
+  if (op->kind == OP_pad) {
+    if (a.lead < 0) refuse(op, "puts zeros in the place of tokens");
+    a.lead += number_of(op, "before");
+  } else {
+    const int64_t end = number_of(op, "start") + a.size - a.lead;
+    a.end = end < a.end ? end : a.end;
+    a.lead -= number_of(op, "start");
+  }
+  c->along[op->out] = a;
+}
+
+static void find_over_tokens(struct cutting *c, const struct op *op)
+{
+  struct along a = c->along[op->in[0]];
+  if (op->kind == OP_cumsum) {
+    need_settled(c, op, a);
+    if (a.inner != 1 || number_of(op, "reverse")) refuse(op, "needs later tokens");
+    c->along[op->out] = (struct along){a.dim, 1, c->length, 0, c->length};
+    return;
+  }
+  const struct shape weight = graph->value[op->in[1]].shape;
+  const int64_t reach = (weight.size[3] - 1) * number_of(op, "dilation_x");
+  if (a.dim != 3 || a.inner != 1 || c->along[op->in[1]].dim != NONE || weight.size[2] != 1 ||
+      number_of(op, "stride_x") != 1 || number_of(op, "pad_y") ||
+      graph->value[op->in[0]].shape.size[0] != 1)
+    refuse(op, "is no convolution along the tokens that can be continued: it has a stride, or is "
+               "over images");
+  a.lead += number_of(op, "pad_x") - reach;
+  a.size = graph->value[op->out].shape.size[3];
+  c->along[op->out] = a;
+}
+
 static void find_attention(struct cutting *c, int i)
 {
   const struct op *op = &graph->op[i];
-  for (int k = 0; k < 3; k++)
-    if (c->along[op->in[k]].dim != 2 || c->along[op->in[k]].inner != 1)
+  for (int k = 0; k < 3; k++) {
+    const struct along a = c->along[op->in[k]];
+    if (a.dim != 2 || a.inner != 1)
       refuse(op, "has no tokens in queries, keys or values: only attention of a text to itself can "
                  "be continued");
+    need_settled(c, op, a);
+  }
   for (int k = 3; k < op->nin; k++)
     if (c->along[op->in[k]].dim != NONE)
       refuse(op, "has a mask, or documents, that depend on the tokens");
@@ -145,8 +227,7 @@ static void find_attention(struct cutting *c, int i)
   const char *why;
   c->window[i] = window_of_attention(op, c->length, &why);
   if (c->window[i] < 0) refuse(op, why);
-  c->along[op->out] = (struct along){2, 1};
-  c->along[op->out + 1] = (struct along){2, 1};
+  c->along[op->out] = c->along[op->out + 1] = (struct along){2, 1, c->length, 0, c->length};
 }
 
 static void find_tokens(struct cutting *c, int i)
@@ -155,11 +236,15 @@ static void find_tokens(struct cutting *c, int i)
   bool any = false;
   for (int k = 0; k < op->nin; k++) any |= c->along[op->in[k]].dim != NONE;
   if (i == c->text) {
-    c->along[op->out] = (struct along){1, 1};
+    c->along[op->out] = (struct along){1, 1, c->length, 0, c->length};
   } else if (!any) {
     return;
   } else if (op->kind == OP_attention) {
     find_attention(c, i);
+  } else if (is_margin(c, op)) {
+    find_margin(c, op);
+  } else if (is_over_tokens(c, op)) {
+    find_over_tokens(c, op);
   } else {
     if (!*rule_of(op) || op_row[op->kind].updates)
       refuse(op, "cannot be continued from token to token");
@@ -168,7 +253,7 @@ static void find_tokens(struct cutting *c, int i)
     const struct token_letter t = letter_of_tokens(c, op, &l);
     if (l.whole[t.letter] || l.gets_start[t.letter])
       refuse(op, "needs other tokens of the text than each one's own");
-    for (int k = 0; k < op->nout; k++) c->along[op->out + k] = along_output(op, &l, k, t);
+    for (int k = 0; k < op->nout; k++) c->along[op->out + k] = along_output(c, op, &l, k, t);
   }
 }
 
@@ -238,12 +323,19 @@ static void want_inputs(struct cutting *c, int i)
     for (int k = 0; k < 3; k++) c->wanted[op->in[k]] |= 1u << OF_ALL;
     return;
   }
+  if (is_margin(c, op) || is_over_tokens(c, op)) {
+    c->wanted[op->in[0]] |= 1u << OF_ALL;
+    for (int k = 1; k < op->nin; k++) c->wanted[op->in[k]] |= 1u << ENTIRE;
+    return;
+  }
   struct letters l;
   op_letters(op, &l);
   const struct token_letter t = letter_of_tokens(c, op, &l);
   for (int k = 0; k < op->nin; k++) {
-    if (c->along[op->in[k]].dim != NONE) {
-      c->wanted[op->in[k]] |= c->along[op->in[k]].inner == 1 ? wanted : 1u << OF_ALL;
+    const struct along a = c->along[op->in[k]];
+    if (a.dim != NONE) {
+      c->wanted[op->in[k]] |=
+          a.inner == 1 && !a.lead && a.size == c->length ? wanted : 1u << OF_ALL;
       continue;
     }
     const int d = dimension_with(&l, k, t.letter);
@@ -308,16 +400,130 @@ static int in_form(const struct cutting *c, struct entry *e, const struct op *re
   bug("cut_time", "%s is read before it is made", printable(value_name(value)));
 }
 
+static int append_permuted(const struct entry *e, const struct op *origin, int value,
+                           const char *rule)
+{
+  return append_op(
+      op_of(e, origin, (struct op){.kind = OP_permute, .nin = 1, .in = {value}, .equation = rule}));
+}
+
+/* A rule that moves one dimension: "abcd->dabc" for the last one to the front. */
+static const char *moving(int ndim, int from, int to)
+{
+  struct buffer b = {0};
+  for (int d = 0; d < ndim; d++) put(&b, "%c", 'a' + d);
+  put(&b, "->");
+  for (int d = 0, at = 0; d < ndim; d++) {
+    if (at == from) at++;
+    put(&b, "%c", 'a' + (d == to ? from : at++));
+  }
+  return b.text;
+}
+
+/* The value as rows of tokens: [sequences, their tokens, all else]. */
+static int rows_of(const struct entry *e, const struct op *origin, int value, int dim)
+{
+  struct shape shape = graph->value[value].shape;
+  if (dim) value = append_permuted(e, origin, value, moving(shape.ndim, dim, 0));
+  const bool slots = e->last == NONE;
+  const struct shape rows = {
+      .ndim = 3,
+      .size = {slots ? e->tokens : 1, slots ? 1 : e->tokens, elements(shape) / e->tokens}};
+  return append_view(e, origin, value, rows);
+}
+
+/* And back: so many tokens of each sequence, as in the shape, which has the call's tokens. */
+static int from_rows(const struct entry *e, const struct op *origin, int rows, struct shape shape,
+                     int dim)
+{
+  struct shape first = {.ndim = shape.ndim, .size = {e->tokens}};
+  for (int d = 0, at = 1; d < shape.ndim; d++)
+    if (d != dim) first.size[at++] = shape.size[d];
+  const int value = append_view(e, origin, rows, first);
+  return dim ? append_permuted(e, origin, value, moving(shape.ndim, 0, dim)) : value;
+}
+
+static int add_cache(const struct op *op, const char *name, struct shape shape, enum type type,
+                     const struct cutting *c)
+{
+  const char *path = op->module == NONE ? "" : graph->module[op->module].path;
+  const char *full = text("%s%s%s", path, *path ? "." : "", name);
+  for (int i = 2, again = 1; again; i++) { /* a module may have several */
+    again = 0;
+    for (int v = c->known; v < graph->nvalue && !again; v++)
+      again = graph->value[v].role == CACHE && !strcmp(graph->value[v].name, full);
+    if (again) full = text("%s%s%s_%d", path, *path ? "." : "", name, i);
+  }
+  return add_value(CACHE, full, type, shape, op->module == NONE ? 0 : op->module, op->line);
+}
+
+/* The cache of a value's last tokens, or of its sum so far, for both entries. A call of the first
+   one may write as many tokens as it has, of which the last are none of the text: those that the
+   next call reads are still there. */
+static int cache_of(struct cutting *c, const struct op *origin, int value, const char *name,
+                    int64_t back, int64_t width)
+{
+  int *kept = &c->kept[value];
+  const struct shape shape = {
+      .ndim = 3,
+      .size = {plan_options->generate.slots, back + plan_options->generate.prefill, width}};
+  if (*kept == NONE) *kept = add_cache(origin, name, shape, F32, c);
+  return *kept;
+}
+
+/* The rows of the value's tokens in this call, after those of the `back` tokens before. */
+static int append_recent(struct cutting *c, const struct entry *e, const struct op *origin,
+                         int value, int made, int64_t back)
+{
+  const int x = rows_of(e, origin, made, c->along[value].dim);
+  struct shape shape = graph->value[x].shape;
+  const int cache = cache_of(c, origin, value, "recent", back, shape.size[2]);
+  shape.size[1] += back;
+  struct op op = {.kind = OP_recent, .nin = 4, .in = {x, cache, e->slot, e->start}};
+  return append_op_shaped(op_of(e, origin, op), shape);
+}
+
+static int as_type_of(const struct entry *e, const struct op *origin, int made, int like)
+{
+  const enum type type = graph->value[like].type;
+  if (graph->value[made].type == type) return made;
+  const struct op op = {.kind = OP_cast, .nin = 1, .in = {made}, .type = type};
+  return append_op(op_of(e, origin, op));
+}
+
+/* The value that a reader takes, at the call's own tokens: of a value with a lead, the element that
+   so many tokens before have. */
+static int own_tokens(struct cutting *c, struct entry *e, const struct op *reader, int value,
+                      int form)
+{
+  const struct along a = c->along[value];
+  if (value >= c->known || !a.lead || is_reshaped(reader))
+    return in_form(c, e, reader, value, form);
+  int *settled = &e->settled[value];
+  if (*settled == NONE) {
+    const int made = in_form(c, e, reader, value, OF_ALL);
+    const int rows = append_recent(c, e, reader, value, made, a.lead);
+    struct shape shape = graph->value[rows].shape;
+    shape.size[1] -= a.lead;
+    const struct op first = {.kind = OP_narrow, .nin = 1, .in = {rows}, .dims = 2};
+    const int y = append_op_shaped(op_of(e, reader, first), shape);
+    *settled =
+        as_type_of(e, reader, from_rows(e, reader, y, graph->value[made].shape, a.dim), value);
+  }
+  if (form != OF_LAST || e->last == NONE) return *settled;
+  return append_selected(e, reader, *settled, a.dim, e->last);
+}
+
 /* The operation over its own tokens, of this form, and its inputs in theirs. dim[k] is the
-   dimension of output k that has the tokens. */
+   dimension of output k that has the tokens, inner[k] elements for each. */
 static int append_own(const struct entry *e, const struct op *whole, struct op op, const int *dim,
-                      int form, int64_t length)
+                      const int64_t *inner, int form)
 {
   struct shape shape[MAX_OUTPUTS];
   const int64_t own = form == OF_LAST && e->last != NONE ? 1 : e->tokens;
   for (int k = 0; k < whole->nout; k++) {
     shape[k] = graph->value[whole->out + k].shape;
-    if (dim[k] != NONE) shape[k].size[dim[k]] = shape[k].size[dim[k]] / length * own;
+    if (dim[k] != NONE) shape[k].size[dim[k]] = inner[k] * own;
   }
   if (op.kind == OP_view)
     op.equation = view_equation(graph->value[op.in[0]].shape, shape[0], op.line);
@@ -357,7 +563,8 @@ static void make_constant(const struct cutting *c, struct entry *e, const struct
         const int d = dimension_with(&l, i, letter);
         own.in[i] = in_form(c, e, op, op->in[i], d == NONE ? (int)ENTIRE : base + d);
       }
-      e->made[v][form] = append_own(e, op, own, &dim, last ? OF_LAST : OF_ALL, c->length);
+      e->made[v][form] =
+          append_own(e, op, own, &dim, (const int64_t[]){1}, last ? OF_LAST : OF_ALL);
     }
   }
 }
@@ -376,32 +583,6 @@ static void widen_for_slots(struct cutting *c)
   }
 }
 
-static int add_cache(const struct op *op, const char *name, int64_t heads, int64_t size,
-                     const struct cutting *c)
-{
-  const char *path = op->module == NONE ? "" : graph->module[op->module].path;
-  const struct op *text_op = &graph->op[c->text];
-  const char *full = text("%s%s%s", path, *path ? "." : "", name);
-  for (int i = 2, again = 1; again; i++) { /* a module may have several attentions */
-    again = 0;
-    for (int v = c->known; v < graph->nvalue && !again; v++)
-      again = graph->value[v].role == CACHE && !strcmp(graph->value[v].name, full);
-    if (again) full = text("%s%s%s_%d", path, *path ? "." : "", name, i);
-  }
-  const struct shape shape = {
-      .ndim = 4,
-      .size = {plan_options->generate.slots, heads, plan_options->generate.context, size}};
-  return add_value(CACHE, full, number_of(text_op, "bfloat16") ? BF16 : F32, shape,
-                   op->module == NONE ? 0 : op->module, op->line);
-}
-
-static int append_permuted(const struct entry *e, const struct op *origin, int value,
-                           const char *rule)
-{
-  return append_op(
-      op_of(e, origin, (struct op){.kind = OP_permute, .nin = 1, .in = {value}, .equation = rule}));
-}
-
 /* Attention over the caches. The new tokens of a call of the second entry are of a slot each: to
    the operator they are as many sequences of one token. */
 static void make_attention(struct cutting *c, struct entry *e, int i)
@@ -411,15 +592,20 @@ static void make_attention(struct cutting *c, struct entry *e, int i)
   int in[3];
   struct shape s[3];
   for (int k = 0; k < 3; k++) {
-    in[k] = in_form(c, e, op, op->in[k], OF_ALL);
+    in[k] = own_tokens(c, e, op, op->in[k], OF_ALL);
     if (by_slot) in[k] = append_permuted(e, op, in[k], "abcd->cbad");
     s[k] = graph->value[in[k]].shape;
   }
   struct caches *kept = &c->caches[i];
   const int64_t groups = s[1].size[1];
   if (kept->k == NONE) {
-    kept->k = add_cache(op, "k", groups, s[1].size[3], c);
-    kept->v = add_cache(op, "v", groups, s[2].size[3], c);
+    const enum type type = number_of(&graph->op[c->text], "bfloat16") ? BF16 : F32;
+    struct shape cache = {.ndim = 4,
+                          .size = {plan_options->generate.slots, groups,
+                                   plan_options->generate.context, s[1].size[3]}};
+    kept->k = add_cache(op, "k", cache, type, c);
+    cache.size[3] = s[2].size[3];
+    kept->v = add_cache(op, "v", cache, type, c);
   }
   const int64_t each = s[0].size[1] / groups;
   struct shape grouped = {.ndim = 5,
@@ -434,15 +620,49 @@ static void make_attention(struct cutting *c, struct entry *e, int i)
                         .scalar = op->scalar});
   set_number(&cached, "window", c->window[i]);
   int y = append_op_shaped(cached, grouped);
-  const enum type type = graph->value[op->out].type;
-  if (graph->value[y].type != type)
-    y = append_op(op_of(e, op, (struct op){.kind = OP_cast, .nin = 1, .in = {y}, .type = type}));
+  y = as_type_of(e, op, y, op->out);
   const struct shape together = {.ndim = 4,
                                  .size = {s[0].size[0], s[0].size[1], s[0].size[2], s[2].size[3]}};
   y = append_view(e, op, y, together);
   if (by_slot) y = append_permuted(e, op, y, "abcd->cbad");
   graph->value[y].name = graph->value[op->out].name;
   e->made[op->out][OF_ALL] = y;
+}
+
+/* The convolution over the call's tokens and the last ones before. Slots are as many sequences. */
+static void make_convolution(struct cutting *c, struct entry *e, const struct op *op)
+{
+  const struct shape weight = graph->value[op->in[1]].shape;
+  const int64_t back = (weight.size[3] - 1) * number_of(op, "dilation_x");
+  const int made = in_form(c, e, op, op->in[0], OF_ALL);
+  int x = append_recent(c, e, op, op->in[0], made, back);
+  const struct shape rows = graph->value[x].shape;
+  x = append_permuted(e, op, x, "abc->acb");
+  x = append_view(e, op, x,
+                  (struct shape){.ndim = 4, .size = {rows.size[0], rows.size[2], 1, rows.size[1]}});
+  struct op own = *op;
+  own.phase = e->phase;
+  own.in[0] = as_type_of(e, op, x, op->in[0]);
+  own.in[1] = in_form(c, e, op, op->in[1], ENTIRE);
+  set_number(&own, "pad_x", 0);
+  const struct shape shape = {.ndim = 4,
+                              .size = {rows.size[0], weight.size[0], 1, rows.size[1] - back}};
+  int y = append_op_shaped(own, shape);
+  if (rows.size[0] > 1) y = append_permuted(e, op, y, "abcd->dbca");
+  graph->value[y].name = graph->value[op->out].name;
+  e->made[op->out][OF_ALL] = y;
+}
+
+static void make_sum(struct cutting *c, struct entry *e, const struct op *op)
+{
+  const int dim = c->along[op->in[0]].dim;
+  const int made = own_tokens(c, e, op, op->in[0], OF_ALL), x = rows_of(e, op, made, dim);
+  const struct shape shape = graph->value[x].shape;
+  const int cache = cache_of(c, op, op->out, "sum", 1, shape.size[2]);
+  const struct op sum = {.kind = OP_running_sum, .nin = 4, .in = {x, cache, e->slot, e->start}};
+  const int y = append_op_shaped(op_of(e, op, sum), shape);
+  e->made[op->out][OF_ALL] =
+      as_type_of(e, op, from_rows(e, op, y, graph->value[made].shape, dim), op->out);
 }
 
 static void make_of_tokens(struct cutting *c, struct entry *e, int i)
@@ -456,23 +676,35 @@ static void make_of_tokens(struct cutting *c, struct entry *e, int i)
     make_attention(c, e, i);
     return;
   }
+  if (is_margin(c, op)) {
+    e->made[op->out][OF_ALL] = in_form(c, e, op, op->in[0], OF_ALL);
+    return;
+  }
+  if (is_over_tokens(c, op)) {
+    (op->kind == OP_cumsum ? make_sum : make_convolution)(c, e, op);
+    return;
+  }
   const int form = all ? OF_ALL : OF_LAST;
   struct letters l;
   op_letters(op, &l);
   const struct token_letter t = letter_of_tokens(c, op, &l);
   struct op own = *op;
   int dim[MAX_OUTPUTS];
+  int64_t inner[MAX_OUTPUTS];
   for (int k = 0; k < op->nin; k++) {
     const int d = dimension_with(&l, k, t.letter);
     const bool of_tokens = c->along[op->in[k]].dim != NONE;
-    own.in[k] = in_form(c, e, op, op->in[k],
-                        of_tokens        ? form
-                        : d == NONE      ? (int)ENTIRE
-                        : form == OF_ALL ? AT_ALL + d
-                                         : AT_LAST + d);
+    own.in[k] = of_tokens ? own_tokens(c, e, op, op->in[k], form)
+                          : in_form(c, e, op, op->in[k],
+                                    d == NONE        ? (int)ENTIRE
+                                    : form == OF_ALL ? AT_ALL + d
+                                                     : AT_LAST + d);
   }
-  for (int k = 0; k < op->nout; k++) dim[k] = c->along[op->out + k].dim;
-  const int out = append_own(e, op, own, dim, form, c->length);
+  for (int k = 0; k < op->nout; k++) {
+    dim[k] = c->along[op->out + k].dim;
+    inner[k] = c->along[op->out + k].inner;
+  }
+  const int out = append_own(e, op, own, dim, inner, form);
   for (int k = 0; k < op->nout; k++) e->made[op->out + k][form] = out + k;
 }
 
@@ -529,6 +761,8 @@ static void make_entry(struct cutting *c, struct entry *e)
   e->made = alloc((size_t)c->known * sizeof *e->made);
   for (int v = 0; v < c->known; v++)
     for (int form = 0; form < FORMS; form++) e->made[v][form] = NONE;
+  e->settled = alloc((size_t)c->known * sizeof *e->settled);
+  for (int v = 0; v < c->known; v++) e->settled[v] = NONE;
   int *at = alloc((size_t)(c->n + 1) * sizeof *at);
   for (int i = 0; i < c->n; i++) {
     at[i] = graph->norder;
@@ -617,9 +851,11 @@ void cut_time(void)
   c.length = graph->value[graph->op[c.text].out].shape.size[1];
   c.along = alloc((size_t)c.known * sizeof *c.along);
   c.wanted = alloc((size_t)c.known * sizeof *c.wanted);
+  c.kept = alloc((size_t)c.known * sizeof *c.kept);
+  for (int v = 0; v < c.known; v++) c.kept[v] = NONE;
   c.caches = alloc((size_t)graph->nop * sizeof *c.caches);
   c.window = alloc((size_t)graph->nop * sizeof *c.window);
-  for (int v = 0; v < c.known; v++) c.along[v] = (struct along){NONE, 1};
+  for (int v = 0; v < c.known; v++) c.along[v] = (struct along){NONE, 1, 0, 0, 0};
   for (int i = 0; i < graph->nop; i++) c.caches[i] = (struct caches){NONE, NONE};
   for (int i = 0; i < c.n; i++) find_tokens(&c, c.op[i]);
   for (int v = 0; v < c.known; v++) {
