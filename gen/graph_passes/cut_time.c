@@ -123,14 +123,14 @@ static struct token_letter letter_of_tokens(const struct cutting *c, const struc
     const struct axis *axis = &l->in[i][a.dim];
     if (!axis->n) refuse(op, "is over something else than the tokens, in their dimension");
     const int letter = axis->letter[0];
-    const int64_t tokens = is_reshaped(op) ? a.size / a.inner : c->length;
+    if (a.lead && !is_reshaped(op)) need_settled(c, op, a);
+    const int64_t tokens = a.size / a.inner;
     const int64_t inner = l->size[letter] / tokens;
     if (l->size[letter] % tokens || inner * rest_of_axis(l, axis) != a.inner)
       refuse(op, "divides the text in another way than into its tokens");
     if (t.letter != NONE && (t.letter != letter || t.inner != inner))
       refuse(op, "combines each token with every other one, later ones too: attention is "
                  "F.scaled_dot_product_attention");
-    if (!is_reshaped(op)) need_settled(c, op, a);
     t = (struct token_letter){letter, inner};
   }
   return t;
@@ -145,14 +145,14 @@ static struct along along_output(const struct cutting *c, const struct op *op,
       if (axis->letter[i] != t.letter) continue;
       if (i) refuse(op, "puts the tokens within another dimension");
       const int64_t inner = t.inner * rest_of_axis(l, axis);
-      struct along a = {d, inner, c->length * inner, 0, c->length};
-      if (is_reshaped(op)) {
-        a.size = graph->value[op->out].shape.size[d];
-        a.lead = c->along[op->in[0]].lead;
-        a.end = c->along[op->in[0]].end;
-        if (a.lead && inner != 1)
-          refuse(op, "merges tokens that are shifted with another dimension");
+      struct along a = {d, inner, graph->value[op->out + k].shape.size[d], 0, INT64_MAX};
+      for (int n = 0; n < op->nin; n++) {
+        const struct along from = c->along[op->in[n]];
+        const int64_t end = from.lead && !is_reshaped(op) ? c->length : from.end;
+        if (from.dim != NONE && end < a.end) a.end = end;
       }
+      if (is_reshaped(op)) a.lead = c->along[op->in[0]].lead;
+      if (a.lead && inner != 1) refuse(op, "merges tokens that are shifted with another dimension");
       return a;
     }
   }
@@ -720,6 +720,19 @@ static void add_output(const struct cutting *c, struct entry *e, int value)
   }
   if (graph->value[y].type != F32)
     y = append_op(op_of(e, op, (struct op){.kind = OP_cast, .nin = 1, .in = {y}, .type = F32}));
+  /* Each rank looks for the best words of its part of the vocabulary. */
+  struct op cut = {.kind = OP_redistribute,
+                   .nin = 1,
+                   .in = {y},
+                   .type = F32,
+                   .backward_type = F32,
+                   .why = "the logits, by words"};
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (graph->mesh.size[d] == 1) continue;
+    cut.asked |= 1u << d;
+    cut.to.on[d] = (struct placement){.kind = SHARD, .dim = 2};
+  }
+  if (cut.asked) y = append_op(op_of(e, op, cut));
   graph->value[y].is_output = true;
   graph->value[y].name = text("%s.logits", e->name);
 }
@@ -862,6 +875,7 @@ void cut_time(void)
     if (!graph->value[v].is_output) continue;
     if (c.along[v].dim != 1 || c.along[v].inner != 1)
       plan_error(graph->value[v].line, "generate: the logits do not depend on the tokens");
+    need_settled(&c, &graph->op[graph->value[v].op], c.along[v]);
     graph->value[v].is_output = false;
     c.wanted[v] |= 1u << OF_LAST;
     add(&c.outputs, v);

@@ -162,7 +162,7 @@ join_ranks() {
   mapfile -t files < <(printf '%s\n' rank*."$1" | sort -V)
   perl -0777 -ne '
     my ($rank) = $ARGV =~ /^(rank\d+)\./;
-    my $own = join "|", map { /\b(\w+)(?:\[\w*\])* = /g } /^static const .*/mg;
+    my $own = join "|", map { /\b(\w+)(?:\[\w*\])* = /g } /^static const [^;]*/mg;
     s/(?<!\.)(?<!struct )\b($own)\b/$1_of_$rank/g;
     s/\bthis_rank\b/$rank/g;
     print;
