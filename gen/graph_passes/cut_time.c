@@ -56,6 +56,8 @@ struct cutting {
   int64_t length;
   struct along *along; /* by value of the whole text */
   unsigned *wanted;    /* the forms that are wanted, by value */
+  bool *counts;        /* by value: it counts the rows of the call's tokens, by expert */
+  bool *live;          /* by operation: the logits depend on it */
   struct list outputs;
   /* By operation of the whole text that is an attention: the caches of its keys and values. */
   struct caches {
@@ -234,7 +236,7 @@ static void find_tokens(struct cutting *c, int i)
 {
   const struct op *op = &graph->op[i];
   bool any = false;
-  for (int k = 0; k < op->nin; k++) any |= c->along[op->in[k]].dim != NONE;
+  for (int k = 0; k < op->nin; k++) any |= c->along[op->in[k]].dim != NONE || c->counts[op->in[k]];
   if (i == c->text) {
     c->along[op->out] = (struct along){1, 1, c->length, 0, c->length};
   } else if (!any) {
@@ -248,12 +250,18 @@ static void find_tokens(struct cutting *c, int i)
   } else {
     if (!*rule_of(op) || op_row[op->kind].updates)
       refuse(op, "cannot be continued from token to token");
+    for (int k = 0; k < op->nin; k++)
+      if (c->counts[op->in[k]] && k != counted_operand(op))
+        refuse(op, "reads how many tokens of the text each expert gets");
     struct letters l;
     op_letters(op, &l);
     const struct token_letter t = letter_of_tokens(c, op, &l);
     if (l.whole[t.letter] || l.gets_start[t.letter])
       refuse(op, "needs other tokens of the text than each one's own");
-    for (int k = 0; k < op->nout; k++) c->along[op->out + k] = along_output(c, op, &l, k, t);
+    if (op->kind == OP_count_places)
+      c->counts[op->out] = true;
+    else
+      for (int k = 0; k < op->nout; k++) c->along[op->out + k] = along_output(c, op, &l, k, t);
   }
 }
 
@@ -282,6 +290,11 @@ static bool goes_through(const struct op *op, const struct letters *l, int dim, 
     if (d != NONE && l->in[i][d].n != 1) return false;
   }
   return true;
+}
+
+static bool is_constant(const struct cutting *c, const struct op *op)
+{
+  return op->nout && c->along[op->out].dim == NONE && !c->counts[op->out];
 }
 
 static void want_of_constant(struct cutting *c, const struct op *op)
@@ -315,10 +328,11 @@ static void want_inputs(struct cutting *c, int i)
   for (int k = 0; k < op->nout; k++) wanted |= c->wanted[op->out + k];
   if (!wanted) return;
   if (i == c->text) return;
-  if (c->along[op->out].dim == NONE) {
+  if (is_constant(c, op)) {
     want_of_constant(c, op);
     return;
   }
+  if (c->counts[op->out] || counted_operand(op) != NONE) wanted = 1u << OF_ALL;
   if (op->kind == OP_attention) {
     for (int k = 0; k < 3; k++) c->wanted[op->in[k]] |= 1u << OF_ALL;
     return;
@@ -670,7 +684,7 @@ static void make_of_tokens(struct cutting *c, struct entry *e, int i)
   const struct op *op = &graph->op[i];
   unsigned wanted = 0;
   for (int k = 0; k < op->nout; k++) wanted |= c->wanted[op->out + k];
-  const bool all = wanted & 1u << OF_ALL;
+  const bool all = wanted & 1u << OF_ALL || counted_operand(op) != NONE;
   if (!wanted || (e->last == NONE && !all)) return;
   if (op->kind == OP_attention) {
     make_attention(c, e, i);
@@ -782,7 +796,7 @@ static void make_entry(struct cutting *c, struct entry *e)
     const struct op op = graph->op[c->op[i]]; /* a copy: operations are added */
     if (c->op[i] == c->text)
       e->made[op.out][OF_ALL] = e->own;
-    else if (op.nout && c->along[op.out].dim == NONE)
+    else if (is_constant(c, &op))
       make_constant(c, e, &op);
     else
       make_of_tokens(c, e, c->op[i]);
@@ -845,6 +859,18 @@ static void begin_decode(const struct cutting *c, struct entry *e)
   e->position[OF_ALL] = e->position[OF_LAST] = positions_from(c, e, e->start);
 }
 
+/* A model also makes what only its training reads. */
+static void find_live(struct cutting *c)
+{
+  bool *is_read = alloc((size_t)c->known * sizeof *is_read);
+  for (int v = 0; v < c->known; v++) is_read[v] = graph->value[v].is_output;
+  for (int i = c->n - 1; i >= 0; i--) {
+    const struct op *op = &graph->op[c->op[i]];
+    for (int k = 0; k < op->nout; k++) c->live[c->op[i]] |= is_read[op->out + k];
+    for (int k = 0; k < op->nin && c->live[c->op[i]]; k++) is_read[op->in[k]] = true;
+  }
+}
+
 static int find_text(void)
 {
   for (int i = 0; i < graph->norder; i++)
@@ -864,13 +890,17 @@ void cut_time(void)
   c.length = graph->value[graph->op[c.text].out].shape.size[1];
   c.along = alloc((size_t)c.known * sizeof *c.along);
   c.wanted = alloc((size_t)c.known * sizeof *c.wanted);
+  c.counts = alloc((size_t)c.known * sizeof *c.counts);
+  c.live = alloc((size_t)graph->nop * sizeof *c.live);
   c.kept = alloc((size_t)c.known * sizeof *c.kept);
   for (int v = 0; v < c.known; v++) c.kept[v] = NONE;
   c.caches = alloc((size_t)graph->nop * sizeof *c.caches);
   c.window = alloc((size_t)graph->nop * sizeof *c.window);
   for (int v = 0; v < c.known; v++) c.along[v] = (struct along){NONE, 1, 0, 0, 0};
   for (int i = 0; i < graph->nop; i++) c.caches[i] = (struct caches){NONE, NONE};
-  for (int i = 0; i < c.n; i++) find_tokens(&c, c.op[i]);
+  find_live(&c);
+  for (int i = 0; i < c.n; i++)
+    if (c.live[c.op[i]]) find_tokens(&c, c.op[i]);
   for (int v = 0; v < c.known; v++) {
     if (!graph->value[v].is_output) continue;
     if (c.along[v].dim != 1 || c.along[v].inner != 1)

@@ -3,7 +3,7 @@
 
 local args = settings{
   {"kind", "mixed", "the model", choices = {"attention", "window", "convolution", "shift", "sum", "positions", "mixed",
-    "mean", "norm", "ahead", "chosen", "reversed", "late"}},
+    "experts", "mean", "norm", "ahead", "chosen", "reversed", "late"}},
   {"whole", false, "over whole texts"}, {"tp", 1, "ranks"}, {"tokens", 48, "of a text"}, {"slots", 1, "of the caches"},
   {"prefill", 8, "tokens of a call"}, {"cache_dtype", "float32", "of the caches"},
 }
@@ -26,6 +26,8 @@ local function mixed(self, kind, x)
   elseif kind == "sum" then
     local n = (F.arange(t) + 1):to("float32"):view(1, t, 1)
     return x:cumsum(1) / n
+  elseif kind == "experts" then
+    return (self.moe(x))
   elseif kind == "mean" then
     return x + x:mean(1, true)
   elseif kind == "reversed" then
@@ -56,6 +58,7 @@ local Block = nn.module("Block", function(self, kind)
     self.conv = nn.Conv1d(dim, dim, 4, {groups = dim, padding = kind == "late" and 2 or 3})
   end
   self.up, self.down = nn.Linear(dim, 2 * dim), nn.Linear(2 * dim, dim)
+  if kind == "experts" then self.moe = nn.MoE(dim, {experts = 4, top_k = 2, hidden = dim}) end
   function self:forward(x)
     local h = kind == "norm" and self.norm(x:transpose(1, 2)):transpose(1, 2) or self.norm(x)
     x = x + mixed(self, kind, h)
@@ -64,6 +67,7 @@ local Block = nn.module("Block", function(self, kind)
 end)
 local Model = nn.module("Model", function(self)
   local kinds = args.kind == "mixed" and {"convolution", "attention", "shift", "window", "sum"}
+    or args.kind == "experts" and {"experts", "attention", "experts"}
     or args.kind == "positions" and {"attention", "attention"} or {args.kind, "attention"}
   self.words = nn.Embedding(vocab, dim)
   if args.kind == "positions" or args.kind == "mixed" then self.places = nn.Embedding(T, dim) end
