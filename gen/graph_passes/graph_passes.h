@@ -3,6 +3,7 @@
 #define TPGEN_GRAPH_PASSES_H
 
 #include "util/util.h"
+#include "graph_passes/cut_time.h"
 #include "graph_passes/updates.h"
 #include "ir/ir.h"
 #include "pipeline/pipeline.h"
@@ -27,12 +28,6 @@ void accumulate_gradients(int *gradient);
 /* A product that is only added to a gradient accumulates in place: the gradient becomes its
    third input. */
 void add_products_in_place(void);
-
-/* ------------------------------------------------------------------------------ visible_keys.c */
-
-/* How many tokens back, its own included, each query of the attention sees, of a text of `length`
-   tokens; 0: all that come before. -1: it sees others, and why. */
-int64_t window_of_attention(const struct op *op, int64_t length, const char **why);
 
 /* ----------------------------------------------------------------------------- remove_unused.c */
 

@@ -1,10 +1,10 @@
 /* visible_keys.c: which keys each query of an attention sees, where that depends on positions
-   alone. A mask is evaluated, whatever operations made it: its elements are followed back to
+   only. A mask is evaluated, whatever operations made it: its elements are followed back to
    indices and numbers.
 
    Of a block of queries and keys the range of the mask's elements says whether all are seen, or
-   none; a block of which it says neither is halved. So all pairs are decided: those along the edges
-   of what is seen one by one, the others in large blocks. */
+   none; a block for which it says neither is halved. So all pairs are decided: those along the
+   edges of what is seen one by one, the others in large blocks. */
 #include "graph_passes/graph_passes.h"
 
 #include <math.h>

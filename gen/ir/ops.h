@@ -335,13 +335,6 @@ OP(scan_stack,     "...*->...D!",          "*|*:max|*:min", no_grad,           "
 OP(scan_hold,      "",                     "",             no_grad,            "", "", "",
    .idle = true)
 
-/* The tokens of a whole text, of the type of the first input, which has those of one call:
-   cut_time.c. The inputs are those of the two entries of a program that generates: tokens, slot,
-   start and last of the one, tokens, slot and start of the other. `bfloat16`: the type of its
-   caches. */
-OP(whole_text,      "",                     "",             no_grad,            "bfloat16", "", "",
-   .type = "a", .elements = ALL_OF_FIRST, .idle = true)
-
 /* The sum of the squares of all gradients, those of its body, each counted once; and its root. */
 OP(squares,        "",                     "",             no_grad,            "", "", "")
 OP(norm,           "",                     "",             no_grad,            "", "", "")

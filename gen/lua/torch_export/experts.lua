@@ -1,6 +1,6 @@
 -- experts.lua: a mixture of experts as transformers exports it: places sorted by expert, products of groups of rows, and back
--- to the order of tokens. Its nodes become the operators for rows by expert (ir/row_ops.h), which sort nothing: so each
--- token's experts depend on its own numbers alone, by their rules too.
+-- to the order of tokens. Its nodes become the operators for rows by expert (ir/row_ops.h). These sort nothing: by their rules
+-- each token's experts depend on its own numbers only.
 --
 --   ids, weights [tokens, k]; x [tokens, size]
 --   sorted, order = sort(ids.flatten())           counts = count_places(ids)
@@ -174,8 +174,8 @@ function Mixture:take_rows(node)
   return true
 end
 
--- The experts' matrices, [experts, out, in], of those that are [experts, in, out]; and the node that makes them, unless
--- they are there.
+-- The experts' matrices, [experts, out, in], of those that are [experts, in, out]; and the node that makes them, or
+-- none if they exist.
 function Mixture:matrices(node, w)
   local made = self.def[w]
   if made and short(made.target) == "transpose" then

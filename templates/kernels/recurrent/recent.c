@@ -10,10 +10,10 @@ void $name$(float *restrict out, const $type_x$ *restrict x, float *restrict cac
     for (long i = 0; i < wide; i++) {
       const long token = start[b] + i - back;
       for (long c = 0; c < size; c++)
-        out[(b * wide + i) * size + c] =
-            slot[b] < 0 || token < 0 ? 0
-            : i < back               ? kept[token % room * size + c]
-                                     : $float_x$(x[(b * tokens + i - back) * size + c]);
+        out[(b * wide + i) * size + c] = slot[b] < 0 || token < 0 ? 0
+                                         : i < back
+                                             ? kept[token % room * size + c]
+                                             : $float_x$(x[(b * tokens + i - back) * size + c]);
     }
     for (long t = 0; t < tokens && slot[b] >= 0; t++)
       for (long c = 0; c < size; c++)

@@ -8,9 +8,8 @@ void $name$(float *restrict out, const $type_x$ *restrict x, float *restrict cac
   for (long b = 0; b < $b$; b++) {
     float *const kept = cache + (slot[b] < 0 ? 0 : (long)slot[b]) * room * size;
     for (long c = 0; c < size; c++) {
-      double sum = slot[b] >= 0 && start[b] > 0
-                       ? (double)kept[(start[b] - 1) % room * size + c]
-                       : 0;
+      double sum =
+          slot[b] >= 0 && start[b] > 0 ? (double)kept[(start[b] - 1) % room * size + c] : 0;
       for (long t = 0; t < tokens; t++) {
         const long at = (b * tokens + t) * size + c;
         sum += (double)$float_x$(x[at]);
