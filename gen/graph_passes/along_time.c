@@ -181,7 +181,7 @@ static void find_tokens_of(struct cutting *c, int i)
 /* ------------------------------------------------------------------------- which forms are wanted
  */
 
-int dimension_with(const struct letters *l, int input, int letter)
+int dimension_having(const struct letters *l, int input, int letter)
 {
   for (int d = 0; d < l->ndim_in[input]; d++)
     for (int i = 0; i < l->in[input][d].n; i++)
@@ -196,7 +196,7 @@ bool goes_through(const struct op *op, const struct letters *l, int dim, int *le
   if (axis->n != 1 || l->whole[axis->letter[0]] || l->gets_start[axis->letter[0]]) return false;
   *letter = axis->letter[0];
   for (int i = 0; i < op->nin; i++) {
-    const int d = dimension_with(l, i, *letter);
+    const int d = dimension_having(l, i, *letter);
     if (d != NONE && l->in[i][d].n != 1) return false;
   }
   return true;
@@ -222,7 +222,7 @@ static void want_of_constant(struct cutting *c, const struct op *op)
         continue;
       }
       for (int i = 0; i < op->nin; i++) {
-        const int d = dimension_with(&l, i, letter);
+        const int d = dimension_having(&l, i, letter);
         c->wanted[op->in[i]] |= 1u << (d == NONE ? (int)ENTIRE : base + d);
       }
     }
@@ -262,7 +262,7 @@ static void want_inputs(struct cutting *c, int i)
           a.inner == 1 && !a.lead && a.size == c->length ? wanted : 1u << OF_ALL;
       continue;
     }
-    const int d = dimension_with(&l, k, t.letter);
+    const int d = dimension_having(&l, k, t.letter);
     if (d != NONE && (t.inner != 1 || l.in[k][d].n != 1))
       refuse(op, "reads a constant that has several elements for each token");
     for (int form = OF_ALL; form <= OF_LAST; form++)

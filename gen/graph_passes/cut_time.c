@@ -263,7 +263,7 @@ static void make_constant(const struct cutting *c, struct entry *e, const struct
     } else if (goes_through(op, &l, dim, &letter)) {
       struct op own = *op;
       for (int i = 0; i < op->nin; i++) {
-        const int d = dimension_with(&l, i, letter);
+        const int d = dimension_having(&l, i, letter);
         own.in[i] = in_form(c, e, op, op->in[i], d == NONE ? (int)ENTIRE : base + d);
       }
       e->made[v][form] =
@@ -395,7 +395,7 @@ static void make_of_tokens(struct cutting *c, struct entry *e, int i)
   int dim[MAX_OUTPUTS];
   int64_t inner[MAX_OUTPUTS];
   for (int k = 0; k < op->nin; k++) {
-    const int d = dimension_with(&l, k, t.letter);
+    const int d = dimension_having(&l, k, t.letter);
     const bool of_tokens = c->along[op->in[k]].dim != NONE;
     own.in[k] = of_tokens ? own_tokens(c, e, op, op->in[k], form)
                           : in_form(c, e, op, op->in[k],

@@ -61,7 +61,7 @@ void find_wanted(struct cutting *c);
 struct token_letter letter_of_tokens(const struct cutting *c, const struct op *op,
                                      const struct letters *l);
 /* The dimension of an input that has the letter, or NONE. */
-int dimension_with(const struct letters *l, int input, int letter);
+int dimension_having(const struct letters *l, int input, int letter);
 /* Whether the operation makes a constant's elements along the dimension from those of its inputs
    there; if so, the letter. */
 bool goes_through(const struct op *op, const struct letters *l, int dim, int *letter);
