@@ -76,7 +76,7 @@ static struct token_axis along_output(const struct cutting *c, const struct op *
   refuse(op, "takes all tokens of the text together: it needs later tokens");
 }
 
-bool is_margin(const struct cutting *c, const struct op *op)
+bool is_token_margin(const struct cutting *c, const struct op *op)
 {
   return (op->kind == OP_pad || op->kind == OP_narrow) && op->dims == 1u << c->along[op->in[0]].dim;
 }
@@ -156,7 +156,7 @@ static void find_tokens_of(struct cutting *c, int i)
     return;
   } else if (op->kind == OP_attention) {
     find_attention(c, i);
-  } else if (is_margin(c, op)) {
+  } else if (is_token_margin(c, op)) {
     find_margin(c, op);
   } else if (is_over_tokens(c, op)) {
     find_over_tokens(c, op);
@@ -202,7 +202,7 @@ bool goes_through(const struct op *op, const struct letters *l, int dim, int *le
   return true;
 }
 
-bool is_constant(const struct cutting *c, const struct op *op)
+bool has_no_tokens(const struct cutting *c, const struct op *op)
 {
   return op->nout && c->along[op->out].dim == NONE && !c->counts[op->out];
 }
@@ -238,7 +238,7 @@ static void want_inputs(struct cutting *c, int i)
   for (int k = 0; k < op->nout; k++) wanted |= c->wanted[op->out + k];
   if (!wanted) return;
   if (i == c->text) return;
-  if (is_constant(c, op)) {
+  if (has_no_tokens(c, op)) {
     want_of_constant(c, op);
     return;
   }
@@ -247,7 +247,7 @@ static void want_inputs(struct cutting *c, int i)
     for (int k = 0; k < 3; k++) c->wanted[op->in[k]] |= 1u << OF_ALL;
     return;
   }
-  if (is_margin(c, op) || is_over_tokens(c, op)) {
+  if (is_token_margin(c, op) || is_over_tokens(c, op)) {
     c->wanted[op->in[0]] |= 1u << OF_ALL;
     for (int k = 1; k < op->nin; k++) c->wanted[op->in[k]] |= 1u << ENTIRE;
     return;

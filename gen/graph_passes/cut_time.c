@@ -379,7 +379,7 @@ static void make_of_tokens(struct cutting *c, struct entry *e, int i)
     make_attention(c, e, i);
     return;
   }
-  if (is_margin(c, op)) {
+  if (is_token_margin(c, op)) {
     e->made[op->out][OF_ALL] = in_form(c, e, op, op->in[0], OF_ALL);
     return;
   }
@@ -485,7 +485,7 @@ static void make_entry(struct cutting *c, struct entry *e)
     const struct op op = graph->op[c->op[i]]; /* a copy: operations are added */
     if (c->op[i] == c->text)
       e->made[op.out][OF_ALL] = e->own;
-    else if (is_constant(c, &op))
+    else if (has_no_tokens(c, &op))
       make_constant(c, e, &op);
     else
       make_of_tokens(c, e, c->op[i]);

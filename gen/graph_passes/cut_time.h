@@ -65,11 +65,11 @@ int dimension_having(const struct letters *l, int input, int letter);
 /* Whether the operation makes a constant's elements along the dimension from those of its inputs
    there; if so, the letter. */
 bool goes_through(const struct op *op, const struct letters *l, int dim, int *letter);
-bool is_constant(const struct cutting *c, const struct op *op);
+bool has_no_tokens(const struct cutting *c, const struct op *op);
 /* Whether it leaves elements as they are: their order, and how many come before the text; whether
    it adds or removes elements before and behind the text; whether it reads earlier tokens. */
 bool is_reshaped(const struct op *op);
-bool is_margin(const struct cutting *c, const struct op *op);
+bool is_token_margin(const struct cutting *c, const struct op *op);
 bool is_over_tokens(const struct cutting *c, const struct op *op);
 
 /* ------------------------------------------------------------------------------ visible_keys.c */
