@@ -239,7 +239,7 @@ static const struct instance instances[] = {
     {OP_cached_attention_parts, .in = {"2b112", "2b12", "2b12", "2cbd2", "2cbd2", "#2", "#2"},
      .out = {"c2b112", "c2b11"}, .number = {2}},
     {OP_recent, .in = {"a3b", "36b", "#a", "#a"}, .out = {"a5b"}},
-    {OP_recent, .in = {"2cb", "39b", "#2", "#2"}, .out = {"2cb"}},
+    {OP_recent, .in = {"2cb", "39b", "#2", "#2"}, .out = {"29b"}},
     {OP_running_sum, .in = {"acb", "39b", "#a", "#a"}, .out = {"acb"}},
     {OP_attention_back, .in = {"a(bc)d3", "a(bc)d2", "abe2", "abe3", "a(bc)d3", "a(bc)d"},
      .out = {"a(bc)d2", "abe2", "abe3"}},
@@ -397,7 +397,9 @@ __attribute__((unused)) static const struct op *instantiate(const struct instanc
   struct op op = op_of_instance(instance, size);
   for (; op.nin < MAX_INPUTS && instance->in[op.nin]; op.nin++) {
     const char *in = instance->in[op.nin];
-    const bool is_cache = has_caches(&op) && (op.nin == 3 || op.nin == 4);
+    const bool keeps_tokens = op.kind == OP_recent || op.kind == OP_running_sum;
+    const bool is_cache =
+        keeps_tokens ? op.nin == 1 : has_caches(&op) && (op.nin == 3 || op.nin == 4);
     op.in[op.nin] =
         given(is_cache ? CACHE : BATCH, "x", shape_in_letters(in, size), (struct layout){0});
     graph->value[op.in[op.nin]].type = type_in_letters(in);

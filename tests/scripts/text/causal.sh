@@ -30,7 +30,9 @@ printf '{"ids": %s}\n' '[7]' '[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2
 # own NAME KIND MODEL DEFINITIONS...: the model's program, from the weights that the program over whole texts has drawn.
 own() {
   local name=$1 kind=$2 model=$3 whole=$WORK/$1.whole
-  make "$name.whole" plain $plan -D kind="$model" -D whole=true || return
+  local draw=() word
+  for word in "${@:4}"; do [[ $word != draw=* ]] || draw=(-D "$word"); done
+  make "$name.whole" plain $plan -D kind="$model" -D whole=true "${draw[@]}" || return
   make "$name" "$kind" $plan -D kind="$model" "${@:4}" || return
   run "$name" "$WORK/$name.out" --prompts "$WORK/prompts.jsonl" --tokens 24 || return
   "$TOOLS/whole_text" data "$WORK/prompts.jsonl" "$WORK/$name.out" 48 "$whole.safetensors" || fail "$name: no texts"
@@ -62,6 +64,21 @@ for model in mixed positions window convolution shift sum norm; do
     n=$((n + 1))
   done
 done
+# Drawn models: what is refused looks ahead somewhere, or says why it cannot be continued; all others are as over whole texts.
+# drawn NUMBER
+drawn() {
+  if "$TPGEN" $plan -o "$WORK/drawn_$1" -D kind=random -D draw="$1" > "$WORK/drawn_$1.said" 2>&1; then
+    rm -r "$WORK/drawn_$1"
+    own "drawn_$1" plain random -D draw="$1" -D slots=2 -D prefill=5
+  else
+    grep -q "$plan:[0-9]*: error: generate: " "$WORK/drawn_$1.said" || { cat "$WORK/drawn_$1.said"; fail "drawn $1: other words"; }
+  fi
+  rm -rf "$WORK/drawn_$1" "$WORK/drawn_$1.whole"
+}
+count=2
+! ci_cases || count=6
+! all_cases || count=600
+for ((number = 1; number <= count; number++)); do beside "$WORK/drawn_$number.log" drawn $number; done
 all_are_done
 cat "$WORK"/*.log
 refused mean "mean of layers.0 takes all tokens of the text together"
