@@ -109,6 +109,7 @@ const char *cluster_names(void)
 
 int64_t memory_of_device(const struct device *d)
 {
+  if (d->measured) return measured_bytes(d->measured);
   const struct preset *p = preset_named(d->name);
   return p ? p->memory : 0;
 }
@@ -116,14 +117,28 @@ int64_t memory_of_device(const struct device *d)
 int64_t reserve_of_device(void)
 {
   const struct device *d = device();
+  if (d && d->measured && target->libraries) return measured_reserve(graph->ngroup);
   const struct preset *p = d && d->name ? preset_named(d->name) : NULL;
   return p && target->libraries ? p->reserve : target->library_reserve;
+}
+
+double peak_of_device(const struct device *d, enum arithmetic a)
+{
+  const double known = d->measured ? measured_peak(d->measured, a) : 0;
+  return known > 0 ? known : d->flops[a];
 }
 
 struct cluster usual_cluster(const struct device *d)
 {
   const struct preset *p = preset_named(d->name);
   struct cluster c = {.name = d->name, .devices = NODE_DEVICES, .cards = NODE_DEVICES};
+  if (d->measured && target->streams) {
+    c.devices = c.cards = measured_devices(d->measured);
+    c.intra.latency = HOP_INSIDE;
+    c.inter.latency = HOP_OUTSIDE;
+    set_measured_links(&c, d->measured);
+    return c;
+  }
   if (!p) return c;
   c.intra = (struct link){p->intra, HOP_INSIDE};
   c.inter = (struct link){p->inter, HOP_OUTSIDE};

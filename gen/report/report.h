@@ -29,6 +29,8 @@ struct simulated {
   int n, room;
   struct ran *ran;
   double step, computing, moving, waiting; /* seconds; moving: all collectives together */
+  double starting; /* of them those for which the GPU waits until the host has started a kernel; */
+  double in_graph; /* the step as one graph, where it does not; 0: launches were not measured */
   /* Picoseconds of one run: of each function of a phase, and of what a phase waits for
      collectives. */
   int64_t *took, waited[PHASES];
