@@ -31,7 +31,7 @@ like_preset H100 "${big[@]}" -D dp=8 -D batch=8 -D checkpoint=layer
 like_preset H100 "${big[@]}" -D tp=8 -D dp=2 -D batch=8
 like_preset A100 "${big[@]}" -D dp=16 -D batch=16
 like_preset A100 "${big[@]}" -D tp=4 -D pp=2 -D batch=8 -D microbatches=8
-more like_preset A100 plans/gpt2.lua -D dp=2 -D dim=1024 -D n_layers=12 -D n_heads=16 -D batch=16
+more like_preset A100 plans/gpt2.lua -D dp=2 -D dim=1024 -D n_layers=12 -D n_heads=16 -D positions=1024 -D batch=16
 more like_preset H100 plans/moe.lua -D dim=2048 -D hidden=4096 -D n_heads=16 -D n_kv_heads=8 -D head_dim=128 -D seq=2048 -D batch=64 -D dp=8 -D ep=8 -D dtype=bfloat16
 
 # ---- figures of a file --------------------------------------------------------------------------
