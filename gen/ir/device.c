@@ -27,6 +27,12 @@
    masked tiles, element-wise kernels that are not fused. B200's are those of H100, scaled. The rest
    is public.
 
+   A step ends when the slowest rank ends it. GPUs of one kind differ in speed by 8 %, by their
+   manufacture and power limits (P. Sinha et al., "Not All GPUs Are Created Equal", 2022,
+   arXiv:2208.11035, on five clusters): that is the range of a box plot's whiskers, of 5.4 standard
+   deviations. The slowest of n is as much slower as the mean of the largest of n normal numbers.
+   The reaches above have that of a node's eight in them.
+
    If the plan names no device, the target's default counts. The CPU target has none, since nothing
    is known of its machine: it has flat figures, good for comparing times with each other. */
 #include "ir/ir.h"
@@ -75,6 +81,23 @@ static const double ROUND_SECONDS = 1.5e-6;
 static const double FLAT_FLOPS[] = {50e12, 300e12, 500e12}, FLAT_BANDWIDTH = 2e12;
 /* At so many keys, and with heads of that size, attention reaches half of its best. */
 static const double HALF_KEYS = 512, HALF_HEAD = 8;
+
+static const double SPEED_RANGE = 0.08, WHISKERS = 5.4;
+
+double slowest_of_ranks(int ranks)
+{
+  /* The mean of the largest of 1, 2, 4, ... numbers with a normal distribution, in deviations. */
+  static const double largest[] = {0,      0.5642, 1.0294, 1.4236, 1.7660, 2.0697,
+                                   2.3437, 2.5946, 2.8269, 3.0439, 3.2482, 3.4418,
+                                   3.6261, 3.8023, 3.9714, 4.1341, 4.2911};
+  enum { TABLE = sizeof largest / sizeof *largest, NODE = 3 };
+  if (!target->streams || ranks <= 1 << NODE) return 1;
+  int low = NODE;
+  while (low < TABLE - 2 && ranks >= 2 << low) low++;
+  const double part = (double)(ranks - (1 << low)) / (1 << low);
+  const double here = largest[low] + (part < 1 ? part : 1) * (largest[low + 1] - largest[low]);
+  return 1 + SPEED_RANGE / WHISKERS * (here - largest[NODE]);
+}
 
 static const struct preset *preset_named(const char *name)
 {

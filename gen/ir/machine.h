@@ -16,6 +16,8 @@ struct cluster usual_cluster(const struct device *d);
 int64_t memory_of_device(const struct device *d);
 /* The bytes of it that the device's libraries take for themselves, on the target. */
 int64_t reserve_of_device(void);
+/* How many times the step of one of so many ranks that of all takes: the slowest one's. */
+double slowest_of_ranks(int ranks);
 /* The peak that MFU is a part of. */
 double peak_of_device(const struct device *d, enum arithmetic a);
 /* The device of the plan, else the target's default, else NULL. The seconds of products of these

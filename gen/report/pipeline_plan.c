@@ -173,7 +173,7 @@ static void put_share(struct buffer *b, const char *what, double part, double wh
 
 /* The step of all stages, in seconds. */
 struct pipeline_step {
-  double pipeline, idle, update, all, exposed;
+  double pipeline, idle, update, all, exposed, slowest;
   double flops; /* a second, of a rank */
 };
 
@@ -192,6 +192,8 @@ static struct pipeline_step pipeline_step(const struct pipeline *p,
                             .update = (double)(gather + update) * 1e-12,
                             .exposed = exposed / p->ranks};
   s.all = s.pipeline + s.update;
+  s.slowest = (slowest_of_ranks(world_size()) - 1) * s.all;
+  s.all += s.slowest;
   s.idle = cost->idle * s.pipeline;
   s.flops = step_flops() / world_size() / s.all;
   return s;
@@ -220,6 +222,7 @@ static void put_times(struct buffer *b, const struct pipeline *p, const struct p
   put_share(b, "idle", s.idle, s.all);
   put_share(b, "update", s.update, s.all);
   put_share(b, "exposed", s.exposed, s.all);
+  put_slowest(b, s.slowest, s.all);
   put(b,
       "  idle: a rank waits for other stages; exposed: for collectives; the mean of the ranks\n");
 }
@@ -284,6 +287,7 @@ static json_t *json_pipeline_step(const struct pipeline *p, const struct pipelin
       json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f}", "device", printable(device()->name),
                 "seconds", s.all, "pipeline", s.pipeline, "idle", s.idle, "update", s.update,
                 "exposed", s.exposed, "flops", step_flops());
+  if (s.slowest > 0) json_member(step, "stragglers", json_real(s.slowest));
   if (step_tokens() > 0) json_member(step, "tokens_per_second", json_real(step_tokens() / s.all));
   json_member(step, "mfu", json_real(s.flops / peak_of_device(device(), step_arithmetic())));
   return step;

@@ -8,8 +8,9 @@
    target all are blocking. Loops are simulated iteration by iteration. Arithmetic is slower beside
    a collective. Where the last of several batches also reduces the sums of all, it is simulated by
    itself, after one of the others. On a GPU that was measured the host starts one kernel after the
-   other: none begins before. In a graph (run.sh --graph) the host starts them all at once. Not
-   modelled: links that groups share, and differences in speed between ranks. */
+   other: none begins before. In a graph (run.sh --graph) the host starts them all at once. In the
+   end the step is as much longer as the slowest of many GPUs is slower (device.c). Not modelled:
+   links that groups share. */
 #include "report/report.h"
 
 #include <string.h>
@@ -234,6 +235,9 @@ static void simulate(double launch)
   t->moving *= 1e-12;
   t->starting *= 1e-12;
   t->waiting = t->step - t->computing - t->starting;
+  if (graph->stages) return; /* the step of all stages has it */
+  t->slowest = (slowest_of_ranks(world_size()) - 1) * t->step;
+  t->step += t->slowest;
 }
 
 const struct simulated *simulated(void)
