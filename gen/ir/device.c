@@ -31,7 +31,7 @@
    manufacture and power limits (P. Sinha et al., "Not All GPUs Are Created Equal", 2022,
    arXiv:2208.11035, on five clusters): that is the range of a box plot's whiskers, of 5.4 standard
    deviations. The slowest of n is as much slower as the mean of the largest of n normal numbers.
-   The reaches above have that of a node's eight in them.
+   The reaches above have that of a node's eight in them, and measured figures that of all measured.
 
    If the plan names no device, the target's default counts. The CPU target has none, since nothing
    is known of its machine: it has flat figures, good for comparing times with each other. */
@@ -84,19 +84,25 @@ static const double HALF_KEYS = 512, HALF_HEAD = 8;
 
 static const double SPEED_RANGE = 0.08, WHISKERS = 5.4;
 
+/* The mean of the largest of so many numbers with a normal distribution, in its deviations. */
+static double mean_of_largest(int n)
+{
+  static const double of[] = {0,      0.5642, 1.0294, 1.4236, 1.7660, 2.0697,
+                              2.3437, 2.5946, 2.8269, 3.0439, 3.2482, 3.4418,
+                              3.6261, 3.8023, 3.9714, 4.1341, 4.2911};
+  const int last = (int)(sizeof of / sizeof *of) - 1; /* of 1, 2, 4, ... */
+  int low = 0;
+  while (low < last - 1 && n >= 2 << low) low++;
+  const double part = (double)(n - (1 << low)) / (1 << low);
+  return of[low] + (part < 1 ? part : 1) * (of[low + 1] - of[low]);
+}
+
 double slowest_of_ranks(int ranks)
 {
-  /* The mean of the largest of 1, 2, 4, ... numbers with a normal distribution, in deviations. */
-  static const double largest[] = {0,      0.5642, 1.0294, 1.4236, 1.7660, 2.0697,
-                                   2.3437, 2.5946, 2.8269, 3.0439, 3.2482, 3.4418,
-                                   3.6261, 3.8023, 3.9714, 4.1341, 4.2911};
-  enum { TABLE = sizeof largest / sizeof *largest, NODE = 3 };
-  if (!target->streams || ranks <= 1 << NODE) return 1;
-  int low = NODE;
-  while (low < TABLE - 2 && ranks >= 2 << low) low++;
-  const double part = (double)(ranks - (1 << low)) / (1 << low);
-  const double here = largest[low] + (part < 1 ? part : 1) * (largest[low + 1] - largest[low]);
-  return 1 + SPEED_RANGE / WHISKERS * (here - largest[NODE]);
+  const struct device *d = device();
+  const int known = d && d->measured ? measured_gpus(d->measured) : NODE_DEVICES;
+  if (!target->streams || ranks <= known) return 1;
+  return 1 + SPEED_RANGE / WHISKERS * (mean_of_largest(ranks) - mean_of_largest(known));
 }
 
 static const struct preset *preset_named(const char *name)

@@ -16,7 +16,7 @@ struct cluster usual_cluster(const struct device *d);
 int64_t memory_of_device(const struct device *d);
 /* The bytes of it that the device's libraries take for themselves, on the target. */
 int64_t reserve_of_device(void);
-/* How many times the step of one of so many ranks that of all takes: the slowest one's. */
+/* How many times the step of a usual rank that of the slowest of so many takes. */
 double slowest_of_ranks(int ranks);
 /* The peak that MFU is a part of. */
 double peak_of_device(const struct device *d, enum arithmetic a);
@@ -94,9 +94,10 @@ struct slower_beside {
 };
 struct slower_beside measured_beside(void);
 /* The bytes a second that a rank sends in a gather, within a node or from node to node; 0: not
-   measured. The devices of a node. */
+   measured. The devices of a node, and of all nodes. */
 double measured_bus(const struct measured *m, bool over_nodes);
 int measured_devices(const struct measured *m);
+int measured_gpus(const struct measured *m);
 /* The bytes of a device's memory, and those that libraries take of it for so many groups. */
 int64_t measured_bytes(const struct measured *m);
 int64_t measured_reserve(int groups);

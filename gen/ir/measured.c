@@ -677,6 +677,11 @@ int measured_devices(const struct measured *m)
   return m->devices;
 }
 
+int measured_gpus(const struct measured *m)
+{
+  return m->devices * m->nodes;
+}
+
 int64_t measured_bytes(const struct measured *m)
 {
   return target->streams ? (int64_t)m->memory : 0;

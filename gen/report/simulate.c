@@ -63,7 +63,7 @@ static struct ran *note(int op, int module, int stream, int64_t begin, int64_t e
 /* The host issues a kernel, or a collective. */
 static void issue(void)
 {
-  if (run.launch) run.issued += run.launch;
+  run.issued += run.launch;
   if (run.times.now >= run.issued) return;
   run.starting += run.issued - run.times.now;
   run.times.now = run.issued;
