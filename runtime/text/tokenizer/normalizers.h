@@ -74,4 +74,9 @@ bool steps_cut(const struct steps *s, struct words *words, bool starts, struct f
 bool steps_decode(const struct steps *s, struct words *tokens, struct bytes *text,
                   struct failure *why);
 
+// Adds the bytes that a token has in a text, between other tokens: they may be a part of a
+// character. False, and why.
+bool steps_decode_token(const struct steps *s, const char *token, size_t count, struct bytes *bytes,
+                        struct failure *why);
+
 #endif

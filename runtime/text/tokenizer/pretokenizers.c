@@ -253,29 +253,33 @@ bool steps_cut(const struct steps *s, struct words *words, bool starts, struct f
 
 // ---- decoders ----------------------------------------------------------------------------------
 
-// All tokens as one text of bytes; a token with another character is kept as it is.
+// Adds the bytes of a token's letters; of a token with another character its text.
+static void add_bytes_of_letters(struct bytes *to, const char *token, size_t count)
+{
+  const size_t before = to->count;
+  for (size_t at = 0; at < count;) {
+    uint32_t code;
+    const int n = utf8_at(token + at, count - at, &code), byte = n > 0 ? byte_of_letter(code) : -1;
+    const char c = (char)byte;
+    if (byte < 0) {
+      to->count = before;
+      add_bytes(to, token, count);
+      return;
+    }
+    add_bytes(to, &c, 1);
+    at += (size_t)n;
+  }
+}
+
+// All tokens as one text of bytes.
 static void from_letters(const struct words *from, struct words *to)
 {
   struct bytes all = {0};
-  add_bytes(&all, "", 0);
-  for (size_t i = 0; i < from->count; i++) {
-    const struct word w = from->at[i];
-    const size_t before = all.count;
-    bool plain = true;
-    for (size_t at = w.first; at < w.end && plain;) {
-      uint32_t code;
-      const int n = utf8_at(from->text.at + at, w.end - at, &code),
-                byte = n > 0 ? byte_of_letter(code) : -1;
-      const char c = (char)byte;
-      plain = byte >= 0;
-      if (plain) add_bytes(&all, &c, 1);
-      at += (size_t)(n > 0 ? n : -n);
-    }
-    if (plain) continue;
-    all.count = before;
-    add_bytes(&all, from->text.at + w.first, w.end - w.first);
-  }
   const size_t begin = to->text.count;
+  add_bytes(&all, "", 0);
+  for (size_t i = 0; i < from->count; i++)
+    add_bytes_of_letters(&all, from->text.at + from->at[i].first,
+                         from->at[i].end - from->at[i].first);
   to->text.failed |= all.failed;
   if (!all.failed) add_lossy(&to->text, all.at, all.count);
   add_word(to, begin, to->text.count);
@@ -426,4 +430,32 @@ bool steps_decode(const struct steps *s, struct words *tokens, struct bytes *tex
     add_bytes(text, tokens->text.at + tokens->at[i].first, tokens->at[i].end - tokens->at[i].first);
   }
   return !text->failed || failed(why, "out of memory for a text");
+}
+
+bool steps_decode_token(const struct steps *s, const char *token, size_t count, struct bytes *bytes,
+                        struct failure *why)
+{
+  struct words words = {0}; // the token between two empty ones
+  const int byte = byte_of_token(token, count);
+  bool ok = true, has_bytes = false;
+  add_bytes(&words.text, "", 0);
+  add_word(&words, 0, 0);
+  add_text_as_word(&words, token, count);
+  add_word(&words, count, count);
+  if (s->count == 0) add_bytes(bytes, " ", 1);
+  for (size_t i = 0; i < s->count && ok && !has_bytes && s->at[i].kind != FUSE; i++) {
+    const struct word *w = words.text.failed ? NULL : &words.at[1];
+    has_bytes = w && (s->at[i].kind == BYTES || (s->at[i].kind == BYTE_FALLBACK && byte >= 0));
+    if (has_bytes && s->at[i].kind == BYTES)
+      add_bytes_of_letters(bytes, words.text.at + w->first, w->end - w->first);
+    else if (has_bytes)
+      add_bytes(bytes, (char[]){(char)byte}, 1);
+    else
+      ok = have_memory(&words, why) && decode(&s->at[i], &words, why);
+  }
+  ok = ok && have_memory(&words, why);
+  if (ok && !has_bytes)
+    add_bytes(bytes, words.text.at + words.at[1].first, words.at[1].end - words.at[1].first);
+  words_free(&words);
+  return ok && (!bytes->failed || failed(why, "out of memory for a text"));
 }

@@ -345,3 +345,38 @@ bool tokenizer_decode(const struct tokenizer *t, const int *ids, size_t count, b
   words_free(&tokens);
   return ok;
 }
+
+bool tokenizer_skips(const struct tokenizer *t, int id)
+{
+  const struct added *a = added_of(t, id);
+  return a && a->special;
+}
+
+bool tokenizer_bytes(const struct tokenizer *t, int id, bool first, struct bytes *bytes,
+                     struct failure *why)
+{
+  size_t length;
+  const struct added *a = added_of(t, id);
+  const char *token = bpe_text(t->bpe, id, &length);
+  struct bytes own = {0}, alone = {0};
+  if (!token) return true;
+  if (a && a->normalized) token = a->text, length = a->count;
+  add_bytes(&own, "", 0);
+  add_bytes(&alone, "", 0);
+  bool ok = true;
+  if (a && a->special)
+    add_bytes(&own, token, length);
+  else
+    ok = steps_decode_token(&t->decoder, token, length, &own, why);
+  // A text loses the blank that its first token begins with, say.
+  if (ok && first) ok = tokenizer_decode(t, &id, 1, false, &alone, why);
+  if (ok && first && alone.count < own.count && !own.failed && !alone.failed &&
+      memcmp(own.at + own.count - alone.count, alone.at, alone.count) == 0)
+    add_bytes(bytes, alone.at, alone.count);
+  else
+    add_bytes(bytes, own.at, own.count);
+  bytes->failed |= own.failed || alone.failed;
+  free_bytes(&own);
+  free_bytes(&alone);
+  return ok && (!bytes->failed || failed(why, "out of memory for a text"));
+}

@@ -24,6 +24,14 @@ bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t count,
 bool tokenizer_decode(const struct tokenizer *t, const int *ids, size_t count, bool skip,
                       struct bytes *text, struct failure *why);
 
+// Adds the bytes that a token has in a text; first: at its beginning. They may be a part of a
+// character. An id that is unknown has none. False, and why.
+bool tokenizer_bytes(const struct tokenizer *t, int id, bool first, struct bytes *bytes,
+                     struct failure *why);
+
+// Whether decoding leaves it out: it is a special token.
+bool tokenizer_skips(const struct tokenizer *t, int id);
+
 // The id of a token, or -1; of the special token with which a text begins, behind white space.
 int tokenizer_id(const struct tokenizer *t, const char *token);
 int tokenizer_special_at(const struct tokenizer *t, const char *text);
