@@ -119,7 +119,7 @@ static bool add_jobs(const struct options *o, struct prompts *p, struct failure 
     a->text.tokenizer = run.tokenizer;
     a->job = (struct job){.ids = p->all[i].ids,
                           .prompt_count = p->all[i].count,
-                          .most = o->make ? o->make : INT_MAX,
+                          .most = run.settings.most ? run.settings.most : INT_MAX,
                           .how = run.settings.sampling,
                           .number = (uint32_t)i,
                           .top = o->top,

@@ -83,7 +83,7 @@ static bool answer(const struct ids *ids, struct failure *why)
   now.ended = false;
   now.job = (struct job){.ids = own,
                          .prompt_count = (int)ids->count,
-                         .most = now.options->make ? now.options->make : INT_MAX,
+                         .most = now.settings->most ? now.settings->most : INT_MAX,
                          .how = now.settings->sampling,
                          .number = number++,
                          .made = made,

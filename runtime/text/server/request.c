@@ -98,12 +98,7 @@ static bool is_usual(const char *name, const json_t *value, bool chats)
   for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
     if (strcmp(name, usual[i].name) != 0) continue;
     const char *text = chats && usual[i].of_chats ? usual[i].of_chats : usual[i].value;
-    json_t *known = json_loads(text, JSON_DECODE_ANY, NULL);
-    const bool equal = json_is_number(value) && json_is_number(known)
-                           ? json_number_value(value) == json_number_value(known)
-                           : json_equal(known, value);
-    json_decref(known);
-    return equal;
+    return is_json(value, text);
   }
   return false;
 }
@@ -465,6 +460,7 @@ bool request_read(struct request *r, struct call *call, const struct api *api)
   const int least = r->chats ? 1 : 0;
   int answers = 1, best_of;
   r->most = r->chats ? INT_MAX : USUAL;
+  if (r->chats && api->settings->most) r->most = api->settings->most;
   if (api->most) r->most = api->most;
   if (!read_whole(call, r->body, "max_tokens", least, INT_MAX, &r->most) ||
       !read_whole(call, r->body, "max_completion_tokens", least, INT_MAX, &r->most) ||

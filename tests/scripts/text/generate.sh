@@ -159,6 +159,36 @@ run llama "$WORK/ended" --weights "$WORK/ends" --prompts "$WORK/fifth.jsonl" --t
 echo '{"eos_token_id": [3, 8]}' > "$WORK/ends/generation_config.json"
 run llama_tp2 "$WORK/ended" --weights "$WORK/ends" --prompts "$WORK/fifth.jsonl" --tokens 40 2> "$WORK/messages" &&
   "$TOOLS/compare_answers" ends "$of/llama/generate.json" "$WORK/ended" || fail "the end tokens of generation_config.json"
+# With do_sample and no top_k transformers draws among 50: 3,000 draws at a temperature that makes all alike.
+mkdir "$WORK/drawing"
+cp "$of/llama/"*.safetensors "$WORK/drawing"
+for ((i = 0; i < 60; i++)); do sed -n $((i % 6 + 1))p "$WORK/llama.jsonl"; done > "$WORK/sixty.jsonl"
+# drawn_of CONFIG EXPRESSION: n draws by this generation_config.json, of which `outside` are none of the 50 best.
+drawn_of() {
+  echo "$1" > "$WORK/drawing/generation_config.json"
+  run llama_tp2 "$WORK/sixty" --weights "$WORK/drawing" --prompts "$WORK/sixty.jsonl" --top 50 2> "$WORK/messages" || { cat "$WORK/messages"; return 1; }
+  python3 - "$WORK/sixty" "$2" << 'END'
+import json, sys
+draws = [(i, dict(top)) for line in map(json.loads, open(sys.argv[1])) for i, top in zip(line["ids"], line["top50"])]
+n, outside, different = len(draws), sum(i not in top for i, top in draws), len({i for i, _ in draws})
+print(n, "draws,", outside, "outside of the best 50,", different, "tokens")
+sys.exit(not eval(sys.argv[2]))
+END
+}
+drawn_of '{"do_sample": true, "temperature": 50.0, "max_new_tokens": 50}' 'n == 3000 and outside == 0 and different > 200' ||
+  fail "draws by generation_config.json without top_k"
+drawn_of '{"do_sample": true, "temperature": 50, "top_k": null, "max_new_tokens": 3}' 'n == 180 and outside == 0' || fail "top_k of null"
+drawn_of '{"do_sample": true, "temperature": 50, "top_k": 0, "max_new_tokens": 3}' 'n == 180 and outside > 50' || fail "top_k of 0"
+drawn_of '{"do_sample": false, "temperature": 50, "typical_p": 0.5, "max_new_tokens": 3}' 'n == 180 and outside == 0 and different < 30' ||
+  fail "no do_sample"
+# What transformers would choose otherwise is refused.
+for member in '"no_repeat_ngram_size": 3' '"num_beams": 4' '"typical_p": 0.5' '"top_h": 0.4' '"suppress_tokens": [5]' '"min_new_tokens": 2' \
+  '"guidance_scale": 1.5' '"temperature": "warm"' '"top_k": -1' '"top_p": 1.5' '"max_new_tokens": 0' '"top_k": 2.5'; do
+  name=${member#\"} name=${name%%\"*}
+  echo "{\"do_sample\": true, \"length_penalty\": 2.0, \"renormalize_logits\": true, $member}" > "$WORK/drawing/generation_config.json"
+  ! run llama_tp2 "$WORK/sixty" --weights "$WORK/drawing" --prompts "$WORK/fifth.jsonl" 2> "$WORK/messages" &&
+    grep -q "generation_config.json: $name is " "$WORK/messages" || { cat "$WORK/messages"; fail "$member is not refused"; }
+done
 # The context ends an answer: 80 tokens, of which the prompt has 30.
 sed -n 6p "$WORK/llama.jsonl" > "$WORK/sixth.jsonl"
 run llama "$WORK/full" --weights "$of/llama" --prompts "$WORK/sixth.jsonl" 2> "$WORK/messages" &&
