@@ -75,7 +75,9 @@ more with greedy gpt2_cuda cuda gpt2 prefill=16 slots=3 tp=2
 tokens=20
 for folder in "$families"/*/; do
   family=$(basename "$folder")
-  for tp in $(more echo 1 2) 3; do with greedy "${family}_$tp" plain "$family" prefill=8 slots=$tp tp=$tp; done
+  long=()
+  [ "$family" != llama_long ] || long=(long_rope=true)
+  for tp in $(more echo 1 2) 3; do with greedy "${family}_$tp" plain "$family" prefill=8 slots=$tp tp=$tp "${long[@]}"; done
 done
 # Tails of prompts that are few for a chunk of 32 tokens.
 with greedy mistral_tail plain mistral prefill=32 slots=2
@@ -103,7 +105,7 @@ grep -qx 'precision    15 of 20 parameters are stored as i8 and used as f32' "$W
 for folder in "$families"/*/; do
   for spelling in config config4; do
     cp "$folder/$spelling.json" "$WORK/config.json"
-    "$TPGEN" plans/generate.lua -D config="$WORK/config.json" --dump=lua > "$WORK/$spelling" || fail "$folder$spelling.json"
+    "$TPGEN" plans/generate.lua -D config="$WORK/config.json" -D context=6 --dump=lua > "$WORK/$spelling" || fail "$folder$spelling.json"
   done
   diff "$WORK/config" "$WORK/config4" > "$WORK/messages" && [ -s "$WORK/config" ] ||
     { head "$WORK/messages"; fail "$folder: another model by config4.json"; }
@@ -295,5 +297,15 @@ refuses "--prompt, --prompts, --chat or --serve, not several" --prompts "$WORK/h
 refuses "generates takes --weights and prompts" --prompt Hello --data "$WORK/hello"
 "$TPGEN" plans/generate.lua -D config="$of/gpt2/config.json" -D context=97 -o "$WORK/none" > "$WORK/refused" 2>&1 ||
   grep -q "context = 97 is too long" "$WORK/refused" && [ ! -d "$WORK/none" ] || fail "more positions than a model has"
+
+# A program has one rotary embedding.
+refused_plan() {
+  ! "$TPGEN" plans/generate.lua -D config="$families/$1/config.json" --dump=lua "${@:3}" > "$WORK/refused" 2>&1 &&
+    grep -qF -- "$2" "$WORK/refused" || { head -n 3 "$WORK/refused"; fail "$1 ${*:3}: not refused with: $2"; }
+}
+refused_plan llama_dynamic "program has one: say context = 128, or less" -D context=129
+refused_plan llama_long "say context = 6, or less, or long_rope = true" -D context=80
+refused_plan llama_short "long_rope is for contexts of more than 80 tokens" -D context=80 -D long_rope=true
+refused_plan llama_bias "long_rope is for models whose rope_type is 'longrope'" -D context=80 -D long_rope=true
 
 finish "thirty programs have Hugging Face's tokens; draws, ends, texts, chats, hostile files and refusals"
