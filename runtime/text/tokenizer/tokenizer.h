@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// A tokenizer of Hugging Face's tokenizer.json: byte pair encoding, of bytes (GPT-2, Llama 3, Qwen)
-// or of characters with byte fallback (Llama 2, Mistral).
+// A tokenizer of Hugging Face's tokenizer.json: byte pair encoding (GPT-2, Llama, Qwen, Mistral),
+// Unigram (T5, XLNet), WordPiece (BERT) and WordLevel.
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
 
 #include "base/failure.h"
-#include "text/tokenizer/bpe.h"
+#include "text/tokenizer/token_model.h"
 #include "text/tokenizer/unicode.h"
 
 struct tokenizer;

@@ -244,7 +244,7 @@ rm "$WORK/tokenizer_config.json"
 
 mutants=300 some=10
 [ -z "${SOAK:-}" ] || mutants=34000 some=1000
-for file in "$golden"/tokenizer/*/tokenizer.json; do
+for file in "$golden"/tokenizer/*/tokenizer.json "$golden"/tokenizer_kinds/{unigram_t5,unigram_bytes,bert_uncased,letters_ctc,prefixed_bytes}.json; do
   "$TOOLS/fuzz_text" "$file" "$WORK/mutant.json" 0 $mutants > "$WORK/messages" 2>&1 || { cat "$WORK/messages"; fail "mutants of $file"; }
 done
 # tame COMMAND...: it ends by itself, well or with one message of a rank.
