@@ -27,12 +27,14 @@ local args = settings{
   {"slots", 1, "sequences at once"},
   {"prefill", 128, "tokens of a prompt that one step takes", search = {32, 512}},
   {"cache_dtype", "float32", "the type of the caches", choices = {"float32", "bfloat16"}},
+  {"long_rope", false, "of LongRoPE's factors those for long sequences, for all sequences"},
   {"weight_dtype", "float32", "the type in which weights are stored", choices = {"float32", "bfloat16", "int8"}},
 }
 local tp, cp, context = args.tp, args.cp, args.context
 if context > c.positions and c.learned then
   error("the model has " .. c.positions .. " positions: context = " .. context .. " is too long")
 end
+c.scaling = hugging_face.scaling_within(c.scaling, context, args.long_rope)
 local mesh = device_mesh(cp > 1 and { {"cp", cp}, {"tp", tp} } or { {"tp", tp} })
 local model, names, vocab
 if archive then
