@@ -107,7 +107,7 @@ static const char *style_in_lua(const struct style *s)
   for (int k = 0; k < s->nrequest; k++) {
     const struct layout_request *r = &s->request[k];
     if (r->what != REQUEST_PARAMETER || is_later_part(r->value)) continue;
-    put(&b, "%s%s = %s", is_first ? "" : ", ", last_name(graph->value[r->value].name),
+    put(&b, "%s%s = %s", is_first ? "" : ", ", lua_key(last_name(graph->value[r->value].name)),
         placement_in_lua(r->to));
     is_first = false;
   }
@@ -125,11 +125,6 @@ struct line {
   bool is_said;
 };
 
-static const char *quoted(const char *s)
-{
-  return text("[\"%s\"]", s);
-}
-
 /* Whether each module of the pattern has a line, and all say the same. */
 static bool all_have(const struct line *first, const char *const *pattern, const struct line *list,
                      int n)
@@ -141,34 +136,42 @@ static bool all_have(const struct line *first, const char *const *pattern, const
   return lines == modules;
 }
 
-static void put_styles(struct buffer *b, int first, int mesh_dim, const char *const *pattern)
+/* The table of styles over the dimension, a line for each pattern of modules; and that of the model
+   itself, or NULL. */
+static const char *table_of_styles(int first, int mesh_dim, const char *const *pattern,
+                                   const char **of_model)
 {
+  struct buffer b = {0};
+  put_text(&b, "", 0);
   struct line *list = alloc((size_t)(graph->nstyle - first + 1) * sizeof *list);
   int n = 0;
-  const char *of_model = NULL;
+  *of_model = NULL;
   for (int i = first; i < graph->nstyle; i++) {
     const struct style *s = &graph->style[i];
     if (s->mesh_dim != mesh_dim) continue;
     const char *path = graph->module[s->module].path;
     if (!*path)
-      of_model = style_in_lua(s);
+      *of_model = style_in_lua(s);
     else
       list[n++] = (struct line){pattern[s->module], path, style_in_lua(s), false};
   }
-  const char *mesh = printable(graph->mesh.name[mesh_dim]);
-  if (of_model) put(b, "parallelize(model, mesh.%s, %s)\n", mesh, of_model);
-  if (!n) return;
-  put(b, "parallelize(model, mesh.%s, {\n", mesh);
   for (int i = 0; i < n; i++) {
     if (list[i].is_said) continue;
     const bool is_whole = all_have(&list[i], pattern, list, n);
     for (int k = i; k < n && is_whole; k++)
       list[k].is_said |= !strcmp(list[k].pattern, list[i].pattern);
     const char *key = is_whole ? list[i].pattern : list[i].path;
-    const bool is_name = key[strcspn(key, ".*0123456789")] == 0;
-    put(b, "  %s = %s,\n", is_name ? key : quoted(key), list[i].what);
+    put(&b, "  %s = %s,\n", lua_key(key), list[i].what);
   }
-  put(b, "})\n");
+  return b.text;
+}
+
+static void put_styles(struct buffer *b, int first, int mesh_dim, const char *const *pattern)
+{
+  const char *of_model, *table = table_of_styles(first, mesh_dim, pattern, &of_model);
+  const char *mesh = printable(graph->mesh.name[mesh_dim]);
+  if (of_model) put(b, "parallelize(model, mesh.%s, %s)\n", mesh, of_model);
+  if (*table) put(b, "parallelize(model, mesh.%s, {\n%s})\n", mesh, table);
 }
 
 /* "model.layers[1].attention"; within an element of a list "layer.attention". */
@@ -186,8 +189,8 @@ static const char *module_in_lua(int module, int element)
       for (size_t i = 0; i < n; i++) number = 10 * number + at[i] - '0';
       put(&b, "[%d]", number + 1);
     } else {
-      put(&b, ".");
-      put_text(&b, at, n);
+      const char *name = text("%.*s", (int)n, at);
+      put(&b, is_lua_name(name) ? ".%s" : "%s", lua_key(name));
     }
     at += n;
     at += *at == '.';
@@ -245,6 +248,16 @@ static void put_units(struct buffer *b, int first)
   }
 }
 
+/* For plan.lua: the styles over the one dimension that auto() is for where tpgen finds the mesh. */
+static void note_table(int first, const struct automatic *a, const char *const *pattern)
+{
+  int d = 0;
+  while (!(a->dims >> d & 1)) d++;
+  const char *of_model, *table = table_of_styles(first, d, pattern, &of_model);
+  plan_options->parallel.styles =
+      of_model ? text("  %s, -- of the model itself\n%s", of_model, table) : table;
+}
+
 void print_styles(int first, int units, const struct automatic *a)
 {
   struct buffer b = {0};
@@ -253,6 +266,7 @@ void print_styles(int first, int units, const struct automatic *a)
   const char **pattern = alloc((size_t)(graph->nmodule + 1) * sizeof *pattern);
   for (int m = 0; m < graph->nmodule; m++) pattern[m] = starred_name(graph->module[m].path);
   for (int d = 0; d < graph->mesh.ndim; d++) put_styles(&b, first, d, pattern);
+  if (a->memory < 0) note_table(first, a, pattern);
   put_units(&b, units);
   if (first == graph->nstyle && units == graph->nunit) put(&b, "nothing: all is as it is\n");
   plan_options->notes = text("%s%s", plan_options->notes ? plan_options->notes : "", b.text);

@@ -50,6 +50,16 @@ char *library_build(void);
 /* Its files, except the runtime's; tensors: those of a class whose names are known. */
 void add_library_files(const struct stacks *tensors);
 
+/* ----------------------------------------------------------------------------- parallel_plan.c */
+
+/* --search: sets the definitions of the command line to the best of the settings that the plan says
+   may vary. Ends tpgen where nothing fits or no program is asked for. */
+void search_settings(void);
+/* After the pass `lua`: the same for train's parallel = auto{...}; the plan is read again. */
+void search_parallel_plan(void);
+/* What a search found; NULL: nothing was searched. */
+const struct found *found_plan(void);
+
 /* --------------------------------------------------------------------------------- plan_help.c */
 
 /* tpgen PLAN --help: prints the settings of the plan; then ends tpgen. */

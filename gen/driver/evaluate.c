@@ -36,6 +36,7 @@ static struct evaluated evaluated_now(void)
   struct evaluated e = {.is_there = true,
                         .step = step_figures(),
                         .model = model_figures(),
+                        .operations = graph->nop,
                         .ranks = world_size(),
                         .has_stages = graph->stages != NULL,
                         .has_cluster = has_cluster(),

@@ -53,6 +53,7 @@ static const char *const files[] = {
     "gen/lua/prelude/parallel/fully_shard.lua",
     "gen/lua/prelude/parallel/pipeline.lua",
     "gen/lua/prelude/parallel/context.lua",
+    "gen/lua/prelude/parallel/parallel_plan.lua",
     "gen/lua/prelude/tensors/scalars.lua",
     "gen/lua/prelude/training/updates.lua",
     "gen/lua/prelude/training/optimizers.lua",
@@ -96,6 +97,10 @@ static void hash_input(void)
   for (int i = 0; i < options.ndefinition; i++) {
     hash = hash_text(hash, options.definition[i].name);
     hash = hash_text(hash, options.definition[i].value);
+  }
+  for (int i = 0; i < options.nparallel; i++) {
+    hash = hash_text(hash, options.parallel[i].name);
+    hash = hash_text(hash, options.parallel[i].value);
   }
   if (options.cluster) hash = hash_text(hash, text("--cluster %s", options.cluster));
   for (int i = 0; i < graph->ncustom; i++) {

@@ -111,8 +111,8 @@ _Noreturn static void evaluate_here(const struct job *job, int messages)
   options.estimates = !job->is_checked;
   options.out = NULL;
   options.first_rank = options.last_rank = INT32_MAX; /* files are written for none */
-  options.ndefinition = job->ndefinition;
-  options.definition = job->definition;
+  options.is_candidate = true;
+  take_definitions(job->space, job->ndefinition, job->definition);
   graph_open();
   pool.f(job->to);
   _exit(0);

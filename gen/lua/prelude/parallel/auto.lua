@@ -2,7 +2,11 @@
 local core, base, plan = ...
 local fail = base.fail
 
-local OPTIONS = base.option_names("auto", {"memory", "parameters"})
+-- Those of placements, and those of train's parallel, which parallel_plan.lua reads.
+local OPTIONS = base.option_names("auto", {"memory", "parameters", "cluster", "styles", "units", "split", "dp_replicate",
+  "dp_shard", "tp", "pp", "cp", "ep", "context", "balance", "reshard_after_forward", "zero", "schedule", "stages",
+  "microbatches", "checkpoint", "bucketing", "prefetch", "async_tp"})
+local OF_PLACEMENTS = {memory = true, parameters = true}
 
 local limits_of = {} -- by what auto() gave: its limits in bytes, 0 for none
 local asked = {}     -- {modules, dims, limits}
@@ -19,18 +23,57 @@ end
 --- auto(options?): in the place of styles: tpgen finds the placements of the modules' parameters, inputs and outputs
 --- itself: those with which a step takes least time or, where the mesh has no device, a rank receives the fewest
 --- bytes. Also over `mesh`, of several dimensions. It prints them as the styles that one would write.
+--- `train{parallel = auto{cluster = "dgx-h100:8"}}`: tpgen finds the mesh, too, and all that is cut over it; each
+--- option but `memory` and `parameters` is for that, and says what is not searched; false is its default.
 ---   memory: the most bytes of a rank in all: a number, or a text as `"80GiB"`
 ---   parameters: the most bytes of parameters that a rank keeps
+---   cluster: where the ranks run, as in `device_mesh`; `--cluster` comes before it
+---   styles: over `tp`, as of `parallelize`; what they say stays
+---   units: patterns of the units of `fully_shard`; by default members of lists, and what is large beside them
+---   split: see `pipeline`
+---   dp_replicate: copies of the parameters, for parts of the batch
+---   dp_shard: ranks that share the batch, over which parameters are cut by `fully_shard`
+---   tp: ranks that share each layer, by the placements of `auto()`
+---   pp: stages of a pipeline
+---   cp: ranks that share each sequence
+---   ep: ranks of `dp_shard` that share the experts of `nn.MoE`
+---   context: the method of `context_parallel`
+---   balance: see `context_parallel`
+---   reshard_after_forward: `"always"`, `"never"`, `"default"`: not in the last unit
+---   zero: see `replicate`
+---   schedule: see `pipeline`
+---   stages: of each rank of `pp`
+---   microbatches: equal parts of the batch
+---   checkpoint: as of `train`; `"memory"`: all that fits in a rank's memory
+---   bucketing: see `train`
+---   prefetch: see `train`
+---   async_tp: see `parallelize`
 function plan.auto(options)
   options = base.options(options or {}, "auto", OPTIONS)
   local a = base.make("automatic", base.named("auto"))
   limits_of[a] = {memory = bytes_option(options, "memory"), parameters = bytes_option(options, "parameters"),
     line = core.line()}
+  for name in pairs(options) do
+    if not OF_PLACEMENTS[name] then limits_of[a].of_mesh = name end
+  end
+  base.note_auto(a, options)
+  return a
+end
+
+local OF_RANK = -1 -- the limit of the memory that a rank has
+
+-- auto() for the placements of a plan whose mesh tpgen finds.
+function base.auto_within_memory()
+  local a = base.make("automatic", base.named("auto"))
+  limits_of[a] = {memory = OF_RANK, parameters = 0, line = core.line()}
   return a
 end
 
 -- Leaves the modules, and all below them, to the choice over these dimensions of the mesh.
 function base.leave_to_auto(modules, dims, a)
+  if limits_of[a].of_mesh then
+    fail("auto's %s is for train's parallel = auto{...}, which makes the mesh; this mesh is given", limits_of[a].of_mesh)
+  end
   asked[#asked + 1] = {modules = modules, dims = dims, limits = limits_of[a]}
 end
 

@@ -249,6 +249,8 @@ function plan.device_mesh(t)
   return make_mesh(t)
 end
 
+function base.has_mesh() return names ~= nil end
+
 -- A plan without a mesh is for one rank.
 function base.need_mesh()
   if not names then make_mesh{ {"rank", 1} } end
