@@ -416,7 +416,7 @@ int main(int argc, char **argv)
   run_move_query();
   run_schedule_query();
   write_calibration();
-  search_settings();
+  search_settings(run_all);
   explain_cost();
 
   run_all(main_finish); /* the passes, in the order of ir/passes.h */

@@ -1,5 +1,5 @@
-/* parallel_plan.c: train's parallel = auto{...}: the plan leaves the mesh, and what is cut over it, to a
-   search.
+/* parallel_plan.c: train's parallel = auto{...}: the plan leaves the mesh, and what is cut over it,
+   to a search.
 
    Takes   the settings that the prelude says may vary, after the plan was read.
    Leaves  the graph of the plan with the values that the search found; or ends tpgen where nothing
@@ -10,6 +10,12 @@
 #include <stdlib.h>
 
 static const struct found *found;
+static void (*run)(void (*finish)(void)); /* all passes */
+
+static void evaluate(struct evaluated *to)
+{
+  evaluate_program(to, run);
+}
 
 const struct found *found_plan(void)
 {
@@ -39,14 +45,16 @@ static void take_found(const struct found *f, bool goes_on)
   graph_open();
 }
 
-void search_settings(void)
+void search_settings(void (*passes)(void (*finish)(void)))
 {
+  run = passes;
   struct search_space *space = options.search ? read_space() : NULL;
-  if (space) take_found(search_plan(space, evaluate_program), options.out);
+  if (space) take_found(search_plan(space, evaluate), options.out);
 }
 
-void search_parallel_plan(void)
+void search_parallel_plan(void (*passes)(void (*finish)(void)))
 {
+  run = passes;
   if (!plan_options->parallel.is_asked) {
     if (options.search)
       usage_error(2,
@@ -61,6 +69,6 @@ void search_parallel_plan(void)
                "train's parallel = auto{...} is a search of its own, and --search varies settings "
                "of this plan: leave out search = beside them, or auto");
   const bool goes_on = options.out || options.dump || options.explain || options.explain_cost;
-  take_found(search_plan(space_of_parallel(), evaluate_program), goes_on);
+  take_found(search_plan(space_of_parallel(), evaluate), goes_on);
   lua();
 }

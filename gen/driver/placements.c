@@ -34,7 +34,7 @@ static bool is_better(const struct outcome *a, const struct outcome *b)
 static bool is_dearer(const struct outcome *o, const struct solution *s)
 {
   static const double MORE = 1.02, FEW_BYTES = 4096;
-  return !o->ended || o->received > MORE * s->cost + FEW_BYTES;
+  return !o->ended || o->received > MORE * s->moved + FEW_BYTES;
 }
 
 static struct outcome try_one(const struct solution *s)
@@ -64,16 +64,15 @@ static double guess(const struct bracket *b, double limit)
 static struct solution fit_memory(struct solution s, const struct outcome *whole)
 {
   enum { GUESSES = 3 };
-  const bool is_of_rank = asked->memory < 0;
-  const int64_t limit = is_of_rank ? memory_limit() : asked->memory;
-  if (!limit || !whole->ended || whole->memory <= limit) return s;
+  const int64_t limit = asked->memory;
+  if (!whole->ended || whole->memory <= limit) return s;
   struct automatic within = *asked;
   struct bracket b = {.low = least_parameters(asked), .high = s.parameters};
   within.parameters = (int64_t)b.low + 1;
   struct solution best = choose_placements(&within, 1.01);
   const struct outcome least = try_one(&best);
   if (!least.ended) return best; /* the passes will say why */
-  if (least.memory > limit && !is_of_rank)
+  if (least.memory > limit)
     plan_error(
         asked->line,
         "auto: memory = %s: a rank needs %s with the placements that cost least, and %s with "
@@ -81,7 +80,7 @@ static struct solution fit_memory(struct solution s, const struct outcome *whole
         size_text(asked->memory), size_text(whole->memory), size_text(least.memory));
   b.low_memory = (double)least.memory;
   b.high_memory = (double)whole->memory;
-  for (int i = 0; i < GUESSES && least.memory <= limit && b.high - b.low > 1; i++) {
+  for (int i = 0; i < GUESSES && b.high - b.low > 1; i++) {
     const double middle = guess(&b, (double)limit);
     within.parameters = (int64_t)middle + 1;
     const struct solution now = choose_placements(&within, 1.01);

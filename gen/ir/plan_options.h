@@ -60,8 +60,9 @@ struct setting {
   const char **value;         /* that it tries beside the default; none: the kind says them */
   const char *with, *without; /* names, "a,b": only where those are more than their defaults; not */
   const char *divides;        /* a name: the values are that one's divisors; or "" */
-  bool is_pinned;             /* by the plan itself, to this value; NULL: what is off */
+  bool is_pinned;             /* of train's parallel: to this value; NULL: what is off */
   const char *pinned;
+  bool is_defined; /* by -D */
 };
 
 /* What train's parallel leaves to a search, or what stands there. */

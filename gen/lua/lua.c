@@ -506,6 +506,8 @@ const char *plan_source(void)
 void lua(void)
 {
   evaluate_plan();
+  if (plan_options->parallel.is_asked)
+    return; /* a search comes first, and the plan is read again */
   for (int i = 0; i < graph->ncustom; i++) {
     struct custom *c = &graph->custom[i];
     for (int l = 0; l < LANGUAGES; l++)

@@ -470,13 +470,17 @@ static int parameter_names(lua_State *L)
 }
 
 /* The number of elements of the parameters in and below the module. */
-static double elements_below(lua_State *L, struct made *m)
+static double elements_below(lua_State *L, struct made *m, int depth)
 {
+  enum { DEEPEST = 100 };
   double n = 0;
+  if (depth > DEEPEST)
+    plan_fails("the modules are nested too deeply, or in themselves, from the one of line %d on",
+               m->line);
   look(L, m);
   for (int k = 0; k < m->n; k++) {
     const struct held *h = &m->held[k];
-    if (h->module) n += elements_below(L, h->module);
+    if (h->module) n += elements_below(L, h->module, depth + 1);
     if (h->tensor) n += (double)elements(h->tensor->shape);
   }
   return n;
@@ -485,7 +489,7 @@ static double elements_below(lua_State *L, struct made *m)
 /* elements_of(module) */
 static int elements_of_module(lua_State *L)
 {
-  lua_pushnumber(L, elements_below(L, argument_module(L, 1)));
+  lua_pushnumber(L, elements_below(L, argument_module(L, 1), 0));
   return 1;
 }
 

@@ -117,13 +117,14 @@ static int add_setting(lua_State *L)
   return 0;
 }
 
-/* pin_searched(value or nil): the plan gives the setting that was added last this value; nil: what
+/* pin_searched(value or nil, by -D): the setting that was added last is given this value; nil: what
    is off. */
 static int pin_searched(lua_State *L)
 {
   struct setting *s = &plan_options->setting[plan_options->nsetting - 1];
   s->is_pinned = true;
   s->pinned = lua_isnoneornil(L, 1) ? NULL : copy_text(luaL_checkstring(L, 1));
+  s->is_defined = lua_toboolean(L, 2);
   return 0;
 }
 

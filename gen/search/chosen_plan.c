@@ -81,7 +81,9 @@ static void put_definitions(struct buffer *b, const struct found *f, int n,
   const struct search_space *s = f->space;
   for (int i = 0; i < n; i++) {
     if (is_archive(list[i].value)) continue;
-    const int at = s->of_parallel ? NONE : setting_named(s, list[i].name);
+    int at = setting_named(s, list[i].name);
+    if (s->of_parallel && at != NONE && s->at[at].is_defined) continue; /* put_parallel() has it */
+    if (s->of_parallel) at = NONE;
     const struct requested_file *file = file_of_value(list[i].value);
     const char *why = at == NONE ? NULL : reason_for(f, at);
     if (!why)
@@ -120,7 +122,7 @@ static void put_split(struct buffer *b)
 {
   const struct pipeline_stages *p = graph->stages;
   if (!p) return;
-  put(b, "    split = {");
+  put(b, "  split = {");
   for (int i = 1; i < p->n; i++)
     put(b, "%s%s", i > 1 ? ", " : "", lua_string(graph->module[p->first_module[i]].path));
   put(b, "},\n");
@@ -129,50 +131,52 @@ static void put_split(struct buffer *b)
 static void put_units_and_styles(struct buffer *b)
 {
   const struct parallel_plan *p = &plan_options->parallel;
-  put(b, "    units = {");
+  put(b, "  units = {");
   for (int i = 0; i < p->nunit; i++) put(b, "%s%s", i ? ", " : "", lua_string(p->unit[i]));
   put(b, "},\n");
   if (!p->styles) return;
-  put(b, "    styles = { -- over tp\n");
+  put(b, "  styles = { -- over tp\n");
   for (const char *line = p->styles; *line; line += strcspn(line, "\n") + 1)
-    put(b, "    %.*s\n", (int)strcspn(line, "\n"), line);
-  put(b, "    },\n");
+    put(b, "  %.*s\n", (int)strcspn(line, "\n"), line);
+  put(b, "  },\n");
 }
 
-/* parallel = {...}: what train's auto{...} found. */
+/* pin_parallel{...}: what train's auto{...} found. */
 static void put_parallel(struct buffer *b, const struct found *f)
 {
   const struct search_space *s = f->space;
   struct definition *list;
   const int n = definitions_of(s, &f->tried[f->best], &list);
-  put(b, "  parallel = {\n");
+  put(b, "pin_parallel{\n");
   for (int i = 0; i < n; i++) {
     const char *why = reason_for(f, setting_named(s, list[i].name));
-    put_line(b, "    ", list[i].name, lua_literal(list[i].value),
+    put_line(b, "  ", list[i].name, lua_literal(list[i].value),
              why ? printable((char *)why) : "as usual");
   }
-  if (options.cluster) put_line(b, "    ", "cluster", cluster_file(), "given by --cluster");
-  put_unsaid(b, f, "    ", n, list);
+  if (options.cluster) put_line(b, "  ", "cluster", cluster_file(), "given by --cluster");
+  put_unsaid(b, f, "  ", n, list);
   put_split(b);
   put_units_and_styles(b);
-  put(b, "  },\n");
+  put(b, "}\n");
 }
 
 static void put_choice(struct buffer *b, const struct found *f)
 {
   const struct search_space *s = f->space;
   struct definition *list = options.definition;
-  const int n = s->of_parallel ? options.ndefinition
-                               : definitions_of(s, &f->tried[f->best], &list);
+  const int n = s->of_parallel ? options.ndefinition : definitions_of(s, &f->tried[f->best], &list);
+  const size_t before = b->length;
   put(b, "pin{\n");
+  const size_t empty = b->length;
   put_definitions(b, f, n, list);
   if (options.cluster && s->declares_cluster)
     put_line(b, "  ", "cluster", cluster_file(), "given by --cluster");
-  if (s->of_parallel)
-    put_parallel(b, f);
-  else
-    put_unsaid(b, f, "  ", n, list);
-  put(b, "}\n\n");
+  if (!s->of_parallel) put_unsaid(b, f, "  ", n, list);
+  const bool has_pins = b->length > empty;
+  put(b, "}\n");
+  if (!has_pins) b->length = before;
+  if (s->of_parallel) put_parallel(b, f);
+  put(b, "\n");
 }
 
 void add_chosen_plan(const struct found *f)
@@ -183,8 +187,7 @@ void add_chosen_plan(const struct found *f)
       printable((char *)base_name(options.plan)),
       f->space->of_parallel ? "parallel plan that tpgen found"
                             : "settings that tpgen --search found",
-      duration_text(o->step.seconds),
-      size_text(o->step.bytes));
+      duration_text(o->step.seconds), size_text(o->step.bytes));
   for (int i = 0; i < options.ndefinition; i++)
     if (is_archive(options.definition[i].value))
       put(&b, "-- It needs -D %s=FILE.\n", printable((char *)options.definition[i].name));

@@ -15,7 +15,7 @@
 enum {
   FIRST_ROUND = 12,
   MOST_IN_ROUND = 64,
-  OPERATIONS_IN_ROUND = 60000,
+  OPERATIONS_IN_ROUND = 6000,
   ROUND = 8,
   LEAST_OF_ROUND = 4,
   ALIKE_IN_ROUND = 3,
@@ -106,12 +106,14 @@ _Noreturn static void refuse_plan(const struct evaluated *o)
 
 static void take_machine(struct search_space *s, const struct evaluated *o)
 {
-  const char *device = o->is_usual ? text(", and the device %s says no number of them", o->device) : "";
+  const char *device =
+      o->is_usual ? text(", and the device %s says no number of them", o->device) : "";
   if ((!o->has_cluster || o->is_usual) && s->of_parallel)
     plan_error(plan_options->parallel.line,
                "auto must know where the ranks run%s: say auto{cluster = \"dgx-h100:16\"} or "
                "--cluster dgx-h100:16, for 16 nodes (dgx-a100, dgx-h100, dgx-h200, dgx-b200), or a "
-               "FILE.json (docs/auto.md)", device);
+               "FILE.json (docs/auto.md)",
+               device);
   if (!o->has_cluster || o->is_usual)
     usage_error(2,
                 "--search must know where the ranks run%s: say --cluster dgx-h100:16, for 16 nodes "
@@ -134,8 +136,7 @@ static void learn_machine(struct search *s)
   if (s->space->batch_at != NONE) add_definition(&job, "batch", "1");
   run_jobs(&job, 1);
   if (search_is_over()) return;
-  if (!job.to->is_there)
-    refuse_plan(job.to);
+  if (!job.to->is_there) refuse_plan(job.to);
   take_machine(s->space, job.to);
   if (!options.target_given && device_named(s->space->device)) set_target("cuda");
 }
@@ -583,7 +584,7 @@ static int choose_first(const struct search *s, struct candidate *round)
     bool has_other = false;
     for (int k = 0; k < n && !has_other; k++)
       has_other = (is_small_program(s) ? same_mesh_and_zero : same_shape_of)(s->space, &round[k],
-                                                                      &s->list[i]);
+                                                                             &s->list[i]);
     if (!has_other) round[n++] = s->list[i];
   }
   return n;
@@ -902,7 +903,7 @@ _Noreturn static void refuse_pins(const struct search_space *s)
               of_batch, b.length ? " and" : "", b.text,
               b.length && s->of_parallel ? "what is given must divide the devices"
               : b.length                 ? "what -D says must divide the devices"
-                       : "a larger batch has more of them");
+                                         : "a larger batch has more of them");
 }
 
 struct found *search_plan(struct search_space *space, evaluator evaluate_candidate)

@@ -18,6 +18,7 @@ struct searched {
   int64_t *number;     /* its values as numbers; 0: it is none */
   bool pinned;         /* by -D or the plan, to its only value */
   bool is_off;         /* pinned, to what is off */
+  bool is_defined;     /* of train's parallel: pinned by -D */
   const char *refused; /* it is not varied: what the plan says of its first value; or NULL */
   int within_memory;   /* of kind recompute: the value "memory", or NONE. It makes as much again as
                           a rank's memory needs, by trials of its own: it is tried last */
@@ -34,11 +35,11 @@ struct search_space {
   int cards;                 /* of a node */
   struct link intra, inter;
   const char *device;
-  int64_t batch;   /* samples of a step; 0: the plan says it */
-  int batch_at;    /* the plan's setting `batch`, in plan_options; or NONE */
-  bool sets_batch; /* the search says it: a sample for each device */
-  int64_t memory;  /* of a rank, that it may have; 0: no limit */
-  int layers;      /* 0: not known */
+  int64_t batch;    /* samples of a step; 0: the plan says it */
+  int batch_at;     /* the plan's setting `batch`, in plan_options; or NONE */
+  bool sets_batch;  /* the search says it: a sample for each device */
+  int64_t memory;   /* of a rank, that it may have; 0: no limit */
+  int layers;       /* 0: not known */
   bool of_parallel; /* the settings are those of train's parallel = auto{...} */
   int ngiven;       /* what the command line defines, or auto{...} says */
   struct definition *given;

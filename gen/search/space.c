@@ -128,6 +128,7 @@ struct search_space *space_of_parallel(void)
   for (int i = 0; i < plan->nsetting && s->n < MOST_SEARCHED; i++) {
     const struct setting *l = &plan->setting[i];
     add_setting(s, l, l->is_pinned, l->pinned);
+    s->at[s->n - 1].is_defined = l->is_defined;
     if (l->pinned) s->given[s->ngiven++] = (struct definition){l->name, l->pinned};
   }
   return s;

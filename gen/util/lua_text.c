@@ -19,10 +19,10 @@ char *lua_string(const char *s)
 
 bool is_lua_name(const char *s)
 {
-  static const char *const words[] = {"and",    "break", "do",  "else",     "elseif", "end",
-                                      "false",  "for",   "function", "goto", "if",     "in",
-                                      "local",  "nil",   "not", "or",       "repeat", "return",
-                                      "then",   "true",  "until", "while"};
+  static const char *const words[] = {"and",   "break", "do",       "else", "elseif", "end",
+                                      "false", "for",   "function", "goto", "if",     "in",
+                                      "local", "nil",   "not",      "or",   "repeat", "return",
+                                      "then",  "true",  "until",    "while"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strcmp(s, words[i])) return false;
   if (!isalpha((unsigned char)*s) && *s != '_') return false;

@@ -224,23 +224,19 @@ function plan.settings(rows, known)
 end
 
 --- pin(values): `pin{tp = 2, dp_shard = 4}`, before all else in a plan: values of its settings, as if -D said them; -D has the
---- last word. `tpgen --search` writes one into the plan that it finds. `parallel = {...}` goes before what train says of it.
+--- last word. `tpgen --search` writes one into the plan that it finds.
 function plan.pin(values)
   base.expect(values, "table", "what pin is given")
   if base.has_settings or base.pinned then fail("pin comes once, before settings") end
   base.pinned = {}
   for name, value in pairs(values) do
     base.expect(name, "string", "the name of a setting in pin")
-    if name == "parallel" and type(value) == "table" then
-      base.pinned_parallel = value
-    else
-      if type(value) ~= "number" and type(value) ~= "string" and type(value) ~= "boolean" then
-        fail("pin: %s must be a number, a text, true or false, not %s", name, base.a(value))
-      end
-      base.pinned[name] = value
-      base.pinned[#base.pinned + 1] = name
-      core.pin_setting(name, value)
+    if type(value) ~= "number" and type(value) ~= "string" and type(value) ~= "boolean" then
+      fail("pin: %s must be a number, a text, true or false, not %s", name, base.a(value))
     end
+    base.pinned[name] = value
+    base.pinned[#base.pinned + 1] = name
+    core.pin_setting(name, value)
   end
   table.sort(base.pinned)
 end

@@ -28,7 +28,7 @@ end
 ---   memory: the most bytes of a rank in all: a number, or a text as `"80GiB"`
 ---   parameters: the most bytes of parameters that a rank keeps
 ---   cluster: where the ranks run, as in `device_mesh`; `--cluster` comes before it
----   styles: over `tp`, as of `parallelize`; what they say stays
+---   styles: over `tp`, see `parallelize`: these stay
 ---   units: patterns of the units of `fully_shard`; by default members of lists, and what is large beside them
 ---   split: see `pipeline`
 ---   dp_replicate: copies of the parameters, for parts of the batch
@@ -44,7 +44,7 @@ end
 ---   schedule: see `pipeline`
 ---   stages: of each rank of `pp`
 ---   microbatches: equal parts of the batch
----   checkpoint: as of `train`; `"memory"`: all that fits in a rank's memory
+---   checkpoint: see `train`; `"memory"`: what fits in a rank's memory is kept
 ---   bucketing: see `train`
 ---   prefetch: see `train`
 ---   async_tp: see `parallelize`
@@ -60,12 +60,10 @@ function plan.auto(options)
   return a
 end
 
-local OF_RANK = -1 -- the limit of the memory that a rank has
-
--- auto() for the placements of a plan whose mesh tpgen finds.
-function base.auto_within_memory()
+-- auto() over tp of a mesh that tpgen finds: all large parameters are cut, as other dimensions cut the batch.
+function base.auto_of_tp()
   local a = base.make("automatic", base.named("auto"))
-  limits_of[a] = {memory = OF_RANK, parameters = 0, line = core.line()}
+  limits_of[a] = {memory = 0, parameters = 0, cuts_large = true, line = core.line()}
   return a
 end
 
@@ -75,6 +73,24 @@ function base.leave_to_auto(modules, dims, a)
     fail("auto's %s is for train's parallel = auto{...}, which makes the mesh; this mesh is given", limits_of[a].of_mesh)
   end
   asked[#asked + 1] = {modules = modules, dims = dims, limits = limits_of[a]}
+end
+
+base.parts_of_archives = {} -- by module of an exported program: the parts of its projection
+
+local function part_below(module, is_styled)
+  local parts, children = base.parts_of_archives[module], base.children(module)
+  if parts and not is_styled[module] then base.set_parts(module, parts, "auto") end
+  for i = 2, #children, 2 do part_below(children[i], is_styled) end
+end
+
+-- Called before the model is part of the graph: projections of exported programs are cut part by part, unless the plan has a
+-- style for them.
+function base.part_automatic(is_styled)
+  for _, a in ipairs(asked) do
+    local ranks = 1
+    for _, dim in ipairs(a.dims) do ranks = ranks * base.ranks_along(dim) end
+    for _, module in ipairs(ranks > 1 and a.modules or {}) do part_below(module, is_styled) end
+  end
 end
 
 local function add_all(module, indices, line)
@@ -89,6 +105,7 @@ function base.lower_auto()
   for _, a in ipairs(asked) do
     local indices = {}
     for _, module in ipairs(a.modules) do add_all(module, indices, a.limits.line) end
-    core.add_automatic(indices, base.dims_in_graph(a.dims), a.limits.memory, a.limits.parameters, a.limits.line)
+    core.add_automatic(indices, base.dims_in_graph(a.dims), a.limits.memory, a.limits.parameters,
+      a.limits.cuts_large == true, a.limits.line)
   end
 end

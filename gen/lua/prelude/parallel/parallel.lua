@@ -623,9 +623,14 @@ end)
 -- Called before the model is part of the graph: adapters are cut in the same parts as their
 -- modules.
 function base.part_adapters()
+  local is_styled = {}
   for _, s in ipairs(styled) do
-    for _, module in ipairs(s[1]) do base.part_adapter(module, s[3]) end
+    for _, module in ipairs(s[1]) do
+      base.part_adapter(module, s[3])
+      is_styled[module] = true
+    end
   end
+  base.part_automatic(is_styled)
 end
 
 -- Called when the model is part of the graph: adds the styles of its modules.

@@ -1,5 +1,5 @@
--- parallel_plan.lua: train's `parallel`: the mesh, and what is cut over it. A table says all of it; auto{...} says some, and
--- tpgen searches for the rest (driver/parallel_plan.c), each candidate of which is read as if the plan had such a table.
+-- parallel_plan.lua: train's `parallel`: the mesh, and everything that is cut over it, from a table, or from auto{...} and
+-- the values that a search (driver/parallel_plan.c) gives what auto{...} does not say.
 local core, base, plan = ...
 local fail = base.fail
 local device_mesh, distribute, parallelize = plan.device_mesh, plan.distribute, plan.parallelize
@@ -65,24 +65,26 @@ end
 
 local function joined(path, name) return path == "" and name or path .. "." .. name end
 
--- Calls add(module, path, in_list) for the blocks of the model, in their order: members of lists, and modules beside lists.
--- A block with more parameters than `most` has blocks of its own, which come first.
-local function each_block(module, path, in_list, most, add)
+-- Calls before(module, path, in_list), or after, for the blocks of the model, in their order: members of lists, and modules
+-- beside lists. A block with more parameters than `most` has blocks of its own, between the two calls.
+local function each_block(module, path, in_list, most, before, after)
   local children = base.children(module)
   for i = 1, #children, 2 do
     local child, at = children[i + 1], joined(path, children[i])
-    local is_large = core.elements_of(child) > most
-    if is_list(child) or (is_large and has_list(child)) then each_block(child, at, is_list(child), most, add) end
-    if not is_list(child) and (in_list or not (is_large and has_list(child))) then add(child, at, in_list) end
+    local is_divided = is_list(child) or (core.elements_of(child) > most and has_list(child))
+    local is_block = not is_list(child) and (in_list or not is_divided)
+    if is_block and before then before(child, at, in_list) end
+    if is_divided then each_block(child, at, is_list(child), most, before, after) end
+    if is_block and after then after(child, at, in_list) end
   end
 end
 
--- The modules that are units of fully_shard: {module =, path =, in_list =}. What is small is left to the unit of the rest.
+local LARGE, SMALL = 2, 64 -- parts of a model's parameters
+
+-- The modules that are units of fully_shard: {module =, path =, in_list =}. Small modules go to the last unit, the model's.
 local function units_of(model)
-  local LARGE, SMALL = 4, 64
-  local all = core.elements_of(model)
-  local list = {}
-  each_block(model, "", false, all / LARGE, function(module, path, in_list)
+  local all, list = core.elements_of(model), {}
+  each_block(model, "", false, all / LARGE, nil, function(module, path, in_list)
     local n = core.elements_of(module)
     if n > 0 and (in_list or n * SMALL >= all) then list[#list + 1] = {module = module, path = path, in_list = in_list} end
   end)
@@ -126,7 +128,9 @@ end
 -- The modules with which a stage of a pipeline may begin: blocks, in their order.
 function base.blocks_of(model)
   local list = {}
-  each_block(model, "", false, core.elements_of(model) / 4, function(module) list[#list + 1] = module end)
+  each_block(model, "", false, core.elements_of(model) / LARGE, function(module)
+    if core.elements_of(module) > 0 then list[#list + 1] = module end
+  end)
   return list
 end
 
@@ -157,8 +161,17 @@ end
 -- ------------------------------------------------------------------------------------ what is asked
 
 local given_by = {} -- by what auto() gave: its options
+local pinned        -- what pin_parallel was given
 
 function base.note_auto(a, options) given_by[a] = options end
+
+--- # Automatic placements
+--- pin_parallel(options): before all else in a plan: the options of train's `parallel`, or `auto{...}`; they come before
+--- train's own, and its `styles` stay beside them. tpgen writes one into the plan.lua that it leaves where it has found them.
+function plan.pin_parallel(options)
+  if pinned or base.begun then fail("pin_parallel comes once, before train") end
+  pinned = options
+end
 
 -- Adds to `all` the options of train's parallel, or of pin's: all.value of rows by name, all.is_stated, and what is no row.
 local function add_options(all, p, who)
@@ -183,14 +196,17 @@ local OWN = {"checkpoint", "microbatches", "bucketing", "prefetch"} -- options o
 
 -- All that train, pin and -D say; -D has the last word about what the plan does not declare itself.
 local function read_options(train)
-  local all, declared = {value = {}, is_stated = {}, styles = {}}, {}
+  local all, declared = {value = {}, is_stated = {}, by_definition = {}, styles = {}}, {}
   add_options(all, train.parallel, WHO)
-  if base.pinned_parallel ~= nil then add_options(all, base.pinned_parallel, "pin's parallel") end
+  if pinned then add_options(all, pinned, "what pin_parallel is given") end
   for _, name in ipairs(base.setting_names or {}) do declared[name] = true end
   for _, row in ipairs(rows) do
     local value
     if not declared[row.name] then value = plan.args[row.name] end
-    if value ~= nil then all.value[row.name], all.is_stated[row.name] = base.check_setting(row, value), true end
+    if value ~= nil then
+      all.value[row.name], all.is_stated[row.name] = base.check_setting(row, value), true
+      all.by_definition[row.name] = true
+    end
   end
   for _, name in ipairs(OWN) do
     if train[name] ~= nil and all.is_stated[name] then fail("%s says %s, and so does train: leave one out", WHO, name) end
@@ -205,7 +221,9 @@ local function ask(all, train)
     for _, name in ipairs(OWN) do is_own = is_own or name == row.name and train[name] ~= nil end
     local value = all.value[row.name]
     if not is_own then base.list_setting(row, row.default) end
-    if not is_own and all.is_stated[row.name] then core.pin_searched(value ~= nil and tostring(value) or nil) end
+    if not is_own and all.is_stated[row.name] then
+      core.pin_searched(value ~= nil and tostring(value) or nil, all.by_definition[row.name] == true)
+    end
   end
   core.search_parallel(samples_of(train.batch), #base.blocks_of(train.model))
   core.end_of_settings()
@@ -254,7 +272,6 @@ end
 local function cut_layers(v, all, model, mesh)
   if v.tp == 1 then return end
   local options = {async_tp = v.async_tp}
-  if base.set_parts_of_archives then base.set_parts_of_archives(model, mesh.tp) end
   for _, styles in ipairs(all.styles) do
     local of_modules = {}
     for key, style in pairs(styles) do
@@ -262,7 +279,7 @@ local function cut_layers(v, all, model, mesh)
     end
     parallelize(model, mesh.tp, of_modules, options)
   end
-  if not all.has_all_styles then parallelize(model, mesh.tp, base.auto_within_memory(), options) end
+  if not all.has_all_styles then parallelize(model, mesh.tp, base.auto_of_tp(), options) end
 end
 
 -- Experts are cut over fewer ranks than the rest, so they are units of their own.
@@ -287,33 +304,33 @@ local function shard(v, all, model, mesh, data)
   elseif v.dp_shard > 1 or (v.cp > 1 and v.dp_replicate == 1) then
     local over = v.dp_shard == 1 and mesh.cp or v.ep > 1 and mesh.efsdp or part_of(mesh, data)
     local also = v.dp_shard > 1 and v.cp > 1 and mesh.cp or v.ep > 1 and mesh.ep or nil
-    -- The backward of what comes last begins at once: by default that stays gathered.
+    -- The backward of what comes last begins at once: by default that stays gathered. Beside the layers, embeddings come
+    -- first, and the rest last.
     local inside = {reshard_after_forward = v.reshard_after_forward ~= "never", also = also}
     local at_once = {reshard_after_forward = v.reshard_after_forward == "always", also = also}
-    local last = 0
-    for i, unit in ipairs(units) do last = unit.in_list and i or last end
-    for i, unit in ipairs(units) do
-      if core.taken(unit.module) == 0 then fully_shard(unit.module, over, i > last and last > 0 and at_once or inside) end
+    for _, unit in ipairs(units) do
+      local is_last = not unit.in_list and base.class(unit.module) ~= base.Embedding
+      if core.taken(unit.module) == 0 then fully_shard(unit.module, over, is_last and at_once or inside) end
     end
     if core.taken(model) == 0 then fully_shard(model, over, at_once) end
   end
 end
 
--- Called by train: its options, with those that `parallel` stands for; the model and the batch are cut.
+-- Called by train: cuts the model and the batch, and gives train's options with those that `parallel` makes.
 function base.with_parallel(train)
   if train.parallel == nil then
-    if base.pinned_parallel ~= nil then fail("pin says parallel, and train does not: write parallel = auto{...} there") end
+    if pinned then fail("pin_parallel is for train's parallel: write train{parallel = auto{}}") end
     return train
   end
   local model, batch = base.expect(train.model, "module", "train's model"), base.expect(train.batch, "table", "train's batch")
   if base.has_mesh() then fail("%s makes the mesh itself: leave out device_mesh", WHO) end
   core.look_anew()
+  core.elements_of(model) -- which refuses modules within themselves
   local all = read_options(train)
   local found = core.found_parallel()
   if all.searches and not found and not core.lists_settings() then ask(all, train) end
   local v = setmetatable({}, {__index = function(_, name)
-    local value = found and found[name]
-    if value == nil then value = all.value[name] end
+    local value = (found or all.value)[name]
     if value == nil then value = rows[name].default end
     return value
   end})
