@@ -29,8 +29,8 @@ local function may_begin(module, stages)
   local blocks = #list < stages and base.blocks_of(module) or list
   if #blocks > #list then list = blocks end
   if #list < stages then
-    fail("pipeline: %d stages of %d layers: a stage has one or more; say where they begin, as in split = "
-      .. '{"layers.2"}', stages, #list)
+    fail("pipeline: %d stages of %d blocks, layers and what is beside them: a stage has one or more; say where they "
+      .. 'begin, as in split = {"layers.2"}', stages, #list)
   end
   return table.move(list, 2, #list, 1, {})
 end
