@@ -398,29 +398,6 @@ static void main_finish(void)
   emit_steps(&programs);
 }
 
-/* --search: sets the definitions of the command line to the best; NULL: nothing is searched. Ends
-   tpgen where nothing fits or no program is asked for. */
-static const struct found *searched_plan(void)
-{
-  enum { NOTHING_FITS = 4 };
-  if (!options.search) return NULL;
-  const struct found *f = search_plan(evaluate_program);
-  print_found(f);
-  if (f->best == NONE) {
-    if (options.out) {
-      add_search_json(f);
-      add_report_page();
-      write_files(options.plan, "");
-    }
-    if (fflush(stdout) || ferror(stdout)) usage_error(3, "cannot write to standard output");
-    exit(NOTHING_FITS);
-  }
-  if (!options.out) end_printing();
-  options.ndefinition = definitions_of(f->space, &f->tried[f->best], &options.definition);
-  graph_open();
-  return f;
-}
-
 int main(int argc, char **argv)
 {
   signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error to report */
@@ -436,14 +413,14 @@ int main(int argc, char **argv)
   run_move_query();
   run_schedule_query();
   write_calibration();
-  const struct found *found = searched_plan();
+  search_settings(run_all);
   explain_cost();
 
   run_all(main_finish); /* the passes, in the order of ir/passes.h */
   emit_rest(&programs);
-  if (found) {
-    add_search_json(found);
-    add_chosen_plan(found);
+  if (found_plan()) {
+    add_search_json(found_plan());
+    add_chosen_plan(found_plan());
   }
   add_report_page();
   write_files(plan_shown(), plan_options->hash);

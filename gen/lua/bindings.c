@@ -559,11 +559,11 @@ static int add_async(lua_State *L)
   return 0;
 }
 
-/* add_automatic({module ...}, {mesh dimension ...}, memory, parameters, line): auto() chooses their
-   placements. Several calls are one choice. */
+/* add_automatic({module ...}, {mesh dimension ...}, memory, parameters, cuts large ones, line):
+   auto() chooses their placements. Several calls are one choice. */
 static int add_automatic(lua_State *L)
 {
-  enum { LIST = 1, DIMS, MEMORY, PARAMETERS, LINE };
+  enum { LIST = 1, DIMS, MEMORY, PARAMETERS, CUTS, LINE };
   if (!graph->automatic) {
     graph->automatic = alloc(sizeof *graph->automatic);
     graph->automatic->chooses =
@@ -580,6 +580,7 @@ static int add_automatic(lua_State *L)
   const int64_t parameters = luaL_checkinteger(L, PARAMETERS);
   if (memory && (!a->memory || memory < a->memory)) a->memory = memory;
   if (parameters && (!a->parameters || parameters < a->parameters)) a->parameters = parameters;
+  a->cuts_large |= lua_toboolean(L, CUTS);
   a->line = (int)luaL_checkinteger(L, LINE);
   return 0;
 }

@@ -53,6 +53,7 @@ static const char *const files[] = {
     "gen/lua/prelude/parallel/fully_shard.lua",
     "gen/lua/prelude/parallel/pipeline.lua",
     "gen/lua/prelude/parallel/context.lua",
+    "gen/lua/prelude/parallel/parallel_plan.lua",
     "gen/lua/prelude/tensors/scalars.lua",
     "gen/lua/prelude/training/updates.lua",
     "gen/lua/prelude/training/optimizers.lua",
@@ -97,6 +98,10 @@ static void hash_input(void)
   for (int i = 0; i < options.ndefinition; i++) {
     hash = hash_text(hash, options.definition[i].name);
     hash = hash_text(hash, options.definition[i].value);
+  }
+  for (int i = 0; i < options.nparallel; i++) {
+    hash = hash_text(hash, options.parallel[i].name);
+    hash = hash_text(hash, options.parallel[i].value);
   }
   if (options.cluster) hash = hash_text(hash, text("--cluster %s", options.cluster));
   for (int i = 0; i < graph->ncustom; i++) {
@@ -502,6 +507,8 @@ const char *plan_source(void)
 void lua(void)
 {
   evaluate_plan();
+  if (plan_options->parallel.is_asked)
+    return; /* a search comes first, and the plan is read again */
   for (int i = 0; i < graph->ncustom; i++) {
     struct custom *c = &graph->custom[i];
     for (int l = 0; l < LANGUAGES; l++)

@@ -255,6 +255,8 @@ function plan.device_mesh(t)
   return make_mesh(t)
 end
 
+function base.has_mesh() return names ~= nil end
+
 -- A plan without a mesh is for one rank.
 function base.need_mesh()
   if not names then make_mesh{ {"rank", 1} } end
@@ -627,9 +629,14 @@ end)
 -- Called before the model is part of the graph: adapters are cut in the same parts as their
 -- modules.
 function base.part_adapters()
+  local is_styled = {}
   for _, s in ipairs(styled) do
-    for _, module in ipairs(s[1]) do base.part_adapter(module, s[3]) end
+    for _, module in ipairs(s[1]) do
+      base.part_adapter(module, s[3])
+      is_styled[module] = true
+    end
   end
+  base.part_automatic(is_styled)
 end
 
 -- Called when the model is part of the graph: adds the styles of its modules.
