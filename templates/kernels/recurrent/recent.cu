@@ -3,17 +3,21 @@
 // are written have places of their own.
 // launch: $b$ * $w$, 128
 __global__ void $name$(float *__restrict__ out, const $type_x$ *__restrict__ x,
-                       float *__restrict__ cache, const int *__restrict__ slot,
+                       $type_cache$ *__restrict__ cache, const int *__restrict__ slot,
                        const int *__restrict__ start)
 {
   const long tokens = $t$, wide = $w$, back = wide - tokens, size = $d$, room = $r$;
   const long b = (long)blockIdx.x / wide, i = (long)blockIdx.x % wide, token = start[b] + i - back;
   const bool none = slot[b] < 0 || token < 0;
-  float *const kept = cache + ((none ? 0 : slot[b]) * room + (none ? 0 : token % room)) * size;
+  $type_cache$ *const kept =
+      cache + ((none ? 0 : slot[b]) * room + (none ? 0 : token % room)) * size;
   for (long c = (long)threadIdx.x; c < size; c += 128) {
     float at = 0;
-    if (!none && i < back) at = kept[c];
-    if (!none && i >= back) kept[c] = at = $float_x$(x[(b * tokens + i - back) * size + c]);
+    if (!none && i < back) at = $float_cache$(kept[c]);
+    if (!none && i >= back) {
+      at = $float_x$(x[(b * tokens + i - back) * size + c]);
+      kept[c] = $from_float_cache$(at);
+    }
     out[(b * wide + i) * size + c] = at;
   }
 }

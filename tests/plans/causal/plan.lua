@@ -11,6 +11,11 @@ local args = settings{
 local dim, heads, vocab, T = 24, 6, 40, args.tokens
 local mesh = device_mesh{tp = args.tp}
 
+local function in_heads(x, n) -- [b, t, n * size]
+  local s = x:size()
+  return x:view(s[1], s[2], n, s[3] // n):transpose(1, 2)
+end
+
 local function mixed(self, kind, x)
   local s = x:size()
   local t = s[2]
@@ -46,10 +51,6 @@ local function mixed(self, kind, x)
   return self.wo(y:transpose(1, 2):reshape(s[1], t, dim))
 end
 
-local function in_heads(x, n) -- [b, t, n * size]
-  local s = x:size()
-  return x:view(s[1], s[2], n, s[3] // n):transpose(1, 2)
-end
 
 local drawn = args.draw * 2654435761 % 4294967296
 local function below(n)
