@@ -13,6 +13,9 @@ struct options {
   int save_every; // 0: only at the end
   int deadline;   // in seconds; 0: none
   const char *weights, *tokens, *metrics, *tensorboard, *load, *save, *export_to;
+  const char *resume; // loads this checkpoint if it exists, and saves there
+  bool overwrite;     // replaces a checkpoint of a later step
+  double max_time;    // in seconds; 0: none
   const char *more_weights[MOST_PATTERNS + 1]; // each --weights behind the first, then NULL
   const char *ignore[MOST_PATTERNS + 1], *allow_missing[MOST_PATTERNS + 1]; // patterns of names
   const char *adapter, *export_adapter;

@@ -11,11 +11,11 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "base/open_input.h"
 #include "base/program.h"
 #include "base/target.h"
 #include "data/batches.h"
 #include "data/tokens.h"
+#include "metrics/metrics_file.h"
 #include "metrics/tensorboard.h"
 #include "metrics/validation_results.h"
 #include "tensors/tensor_table.h"
@@ -400,7 +400,7 @@ bool metrics_open(const struct options *o, int first, int last, struct failure *
   run.last = last;
   run.reported = first - 1;
   if (!tells()) return true;
-  if (o->metrics && !(run.file = create_stream(o->metrics, why))) return false;
+  if (o->metrics && !(run.file = metrics_file_open(o->metrics, first - 1, why))) return false;
   if (o->tensorboard && !(run.events = events_open(o->tensorboard, run.events_name, why)))
     return false;
   const long own = program->loss < 0 ? 0 : each_own(NULL); // else outputs go to a file
@@ -454,7 +454,6 @@ void metrics_stop(int t)
   if (tells() && !run.silent)
     printf("step: %d  stops: %d validations were no better than that of step %d\n", t,
            validations.without, validations.best_step);
-  run.last = t;
 }
 
 void metrics_pause(void)
@@ -471,9 +470,10 @@ void metrics_resume(void)
   run.since += idle;
 }
 
-void metrics_end(void)
+void metrics_end(int t)
 {
-  int steps = run.last - run.first + 1;
+  const int steps = t - run.first + 1;
+  run.last = t;
   target_wait();
   if (!tells()) return;
   erase_bar();

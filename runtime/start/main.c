@@ -25,6 +25,8 @@
 #include "metrics/metrics.h"
 #include "metrics/validation.h"
 #include "start/dry_run.h"
+#include "start/early_end.h"
+#include "start/resume.h"
 #include "tensors/adapters.h"
 #include "tensors/checksums.h"
 #include "tensors/ema.h"
@@ -259,8 +261,20 @@ static void tell_not_finite(int t)
           first.is_nan ? "nan" : "infinite", first.at);
 }
 
-// Step `*saved` is already in the folder; *last is the last step that was run.
-static bool run_steps(const struct options *o, int first, int *saved, int *last)
+// Collective. Saves the checkpoint of an early end, after step t, unless the folder has a later
+// one.
+static bool save_early(const struct options *o, int t, int *saved)
+{
+  bool stays = me.rank == 0 && resume_is_behind(o, t);
+  target_share(&stays, sizeof stays);
+  if (*saved != t && !stays && !save_checkpoint(o, t)) return false;
+  *saved = t;
+  return true;
+}
+
+// Step `*saved` is already in the folder; *last is the last step that was run. *early: that is not
+// the last one of the job.
+static bool run_steps(const struct options *o, int first, int *saved, int *last, bool *early)
 {
   struct step_work none = {0};
   if (first > o->steps && validation_is_due(o, o->steps, true)) validate(o, o->steps, &none);
@@ -268,20 +282,23 @@ static bool run_steps(const struct options *o, int first, int *saved, int *last)
     struct step_work work = work_after(o, t);
     watch_step(t);
     target_step(t);
+    *early = t < o->steps && early_end_is_due(t);
     if (step_has_ended_early()) {
       end_before_update(o, t, first, *saved);
       return false;
     }
-    if ((work.saves || work.tells || work.validates) && !numbers_are_right(t)) return false;
+    if ((work.saves || work.tells || work.validates || *early) && !numbers_are_right(t))
+      return false;
     if (work.tells) tell_not_finite(t);
     metrics_step(t);
     *last = t;
-    if (!work.validates && !work.saves) continue;
+    if (!work.validates && !work.saves && !*early) continue;
     metrics_pause();
     if (work.validates) validate(o, t, &work);
     if (work.validates && !rows_are_within(t)) return false;
     if (work.saves && !save_checkpoint(o, t)) return false;
     if (work.saves) *saved = t;
+    if (*early && !work.ends) return save_early(o, t, saved);
     metrics_resume();
     if (work.ends) break;
   }
@@ -344,11 +361,12 @@ static bool is_one_job(struct failure *why)
          all_ranks_ok(target_same_program(why), why);
 }
 
-static bool prepare(const struct options *o, int *step)
+static bool prepare(struct options *o, int *step)
 {
   struct failure why = {""};
   if (!is_one_job(&why)) return false;
   target_groups();
+  resume_choose(o);
   rank_memory = target_allocate(program->bytes, &why);
   if (!all_ranks_ok(rank_memory != NULL, &why)) return false;
   program->set_memory(rank_memory);
@@ -360,27 +378,41 @@ static bool prepare(const struct options *o, int *step)
   return all_ranks_ok(open_data(o, &why) && (!o->ema || ema_open(&why)), &why) && fill(o, step) &&
          all_ranks_ok(
              batches_check(TRAINING, *step * program->batches, o->steps * program->batches, &why) &&
-                 validation_check(&why),
+                 validation_check(&why) &&
+                 (me.rank != 0 || o->dry_run || resume_replaces_none(o, *step, &why)),
              &why);
 }
 
-static bool run(const struct options *o)
+// Trains, or goes forward once, from the step behind `step` on. *early: it has ended before its
+// last step.
+static bool train(const struct options *o, int step, bool *early)
 {
   struct failure why = {""};
-  int step = 0, saved = -1;
-  bool prepared = prepare(o, &step);
+  int saved = -1, last = step;
+  if (!all_ranks_ok(metrics_open(o, step + 1, o->steps, &why), &why)) return false;
+  early_end_open(o);
+  if (!run_steps(o, step + 1, &saved, &last, early)) return false;
+  metrics_end(last);
+  if (*early) early_end_tell(o, last);
+  return (!o->save || saved == last || save_checkpoint(o, last)) &&
+         (*early || export_all(o, last)) && all_ranks_ok(metrics_close(&why), &why);
+}
+
+// Returns the status of the process.
+static int run(struct options *o)
+{
+  int step = 0;
+  bool early = false, ok = prepare(o, &step);
   set_deadline_factor(1);
-  if (prepared && program->generation) return program->generation->run(o, all_ranks_ok);
-  if (prepared && o->dry_run) {
+  if (ok && program->generation) {
+    ok = program->generation->run(o, all_ranks_ok);
+  } else if (ok && o->dry_run) {
     dry_run(o, step);
-    return numbers_are_right(step);
+    ok = numbers_are_right(step);
+  } else {
+    ok = ok && train(o, step, &early);
   }
-  if (!prepared || !all_ranks_ok(metrics_open(o, step + 1, o->steps, &why), &why)) return false;
-  int last = step;
-  if (!run_steps(o, step + 1, &saved, &last)) return false;
-  metrics_end();
-  return (!o->save || saved == last || save_checkpoint(o, last)) && export_all(o, last) &&
-         all_ranks_ok(metrics_close(&why), &why);
+  return !ok ? EXIT_FAILURE : early ? ENDED_EARLY : EXIT_SUCCESS;
 }
 
 // ---- looking at a checkpoint -------------------------------------------------------------------
@@ -483,7 +515,9 @@ int main(int argc, char **argv)
   }
   meet_neighbours();
   if (options.verify) set_deadline_factor(FILES);
-  bool ok = options.verify ? look_at(options.verify) : run(&options);
+  const int status = !options.verify           ? run(&options)
+                     : look_at(options.verify) ? EXIT_SUCCESS
+                                               : EXIT_FAILURE;
   watch_parting();
   folder_release(&save_folder);
   folder_release(&export_folder);
@@ -492,5 +526,5 @@ int main(int argc, char **argv)
   ema_close();
   target_stop();
   watch_stop();
-  return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+  return status;
 }
