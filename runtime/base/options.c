@@ -259,6 +259,9 @@ static bool read_option(struct options *o, int option)
   case 'O':
     o->overwrite = true;
     return true;
+  case 'S':
+    o->save_at_once = true;
+    return true;
   case 'T':
     return read_seconds(optarg, &o->max_time);
   case 'o':
@@ -371,6 +374,7 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {"save", required_argument, NULL, 'o'},
       {"resume", required_argument, NULL, 'R'},
       {"overwrite", no_argument, NULL, 'O'},
+      {"save-at-once", no_argument, NULL, 'S'},
       {"max-time", required_argument, NULL, 'T'},
       {"export", required_argument, NULL, 'e'},
       {"adapter", required_argument, NULL, 'A'},

@@ -15,6 +15,7 @@ struct options {
   const char *weights, *tokens, *metrics, *tensorboard, *load, *save, *export_to;
   const char *resume; // loads this checkpoint if it exists, and saves there
   bool overwrite;     // replaces a checkpoint of a later step
+  bool save_at_once;  // stops the steps while it saves
   double max_time;    // in seconds; 0: none
   const char *more_weights[MOST_PATTERNS + 1]; // each --weights behind the first, then NULL
   const char *ignore[MOST_PATTERNS + 1], *allow_missing[MOST_PATTERNS + 1]; // patterns of names

@@ -9,12 +9,11 @@
 // The status of a job that ended so: BSD's EX_TEMPFAIL. Started again with --resume it goes on.
 enum { ENDED_EARLY = 75 };
 
-// From now on a signal or the time requests it, if what is done so far can be saved.
+// From now on a signal or the time requests it, of a training that saves.
 void early_end_open(const struct options *o);
 
-// Collective, after step t. Whether all ranks end here, because a rank was asked. The ranks ask
-// each other about once a second.
-bool early_end_is_due(int t);
+// Collective, between steps. Whether all ranks end here, because one was asked.
+bool early_end_is_due(void);
 
 // Rank 0 reports it: after step t, which has been saved.
 void early_end_tell(const struct options *o, int t);
