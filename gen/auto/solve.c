@@ -238,7 +238,9 @@ static void set_parameter_domain(const struct solving *g, struct node *n, int va
     bool fits = true;
     for (int k = 0; k < g->s.ndim; k++) {
       const int d = g->s.dim[k];
-      if (stated >> d & 1) fits &= same_placement(l.on[d], at.on[d]) || l.on[d].cut_order;
+      const bool cuts_as_stated =
+          l.on[d].kind == at.on[d].kind && (l.on[d].kind != SHARD || l.on[d].dim == at.on[d].dim);
+      if (stated >> d & 1) fits &= cuts_as_stated;
       if (l.on[d].kind == REPLICATE && !(stated >> d & 1)) is_whole |= 1u << d;
     }
     if (!fits) continue;
@@ -382,13 +384,17 @@ static double cost_of_input(const struct solving *g, const struct op *op, int in
   return cost / g->s.parts * g->what->caution;
 }
 
+/* Of moves that cost the same, elements of a list ask for that at their output rather than at their
+   input: so the first element, whose input comes from elsewhere, is as the others are. */
+static const double OF_MAKER = 5e-4, OF_ELEMENT = 1e-3;
+
 static double cost_of_output(const struct solving *g, const struct op *op, int k, struct home h,
                              const struct op_strategy *s)
 {
   const int value = op->out + k;
   if (!g->f.leaves[value] && h.layout != s->out[k]) return INFINITY;
-  /* Of two ways that cost the same, the readers ask for the move, not the maker. */
-  const double aside = 5e-4 * (s->out[k] != h.layout || h.pending);
+  /* Else the readers ask for the move, not the maker. */
+  const double aside = OF_MAKER * (s->out[k] != h.layout || h.pending);
   double cost = cost_of_value(g, value, s->out[k], h.layout) + aside;
   if (g->has_gradient[value]) cost += cost_of_value(g, value, h.gradient, s->out_gradient[k]);
   return cost / g->s.parts;
@@ -592,9 +598,10 @@ static void add_moves(struct solving *g)
 {
   struct move_between {
     int from, to, times, value;
-    bool has_gradient;
+    bool has_gradient, is_element; /* what takes it */
   } *list = NULL;
   int n = 0, room = 0;
+  const int *element = outermost_elements();
   for (int e = 0; e < g->f.nentry; e++) {
     const struct module_input *x = &g->f.entry[e];
     if (g->is_free[x->value] || graph->value[x->value].role == PARAMETER) continue;
@@ -612,7 +619,8 @@ static void add_moves(struct solving *g)
         i++;
       if (i == n) {
         GROW(list, n, room);
-        list[n++] = (struct move_between){from, to, 0, x->value, has};
+        const int module = graph->call[x->call].module;
+        list[n++] = (struct move_between){from, to, 0, x->value, has, element[module] == module};
       }
       list[i].times++;
     }
@@ -631,7 +639,8 @@ static void add_moves(struct solving *g)
     for (int h = 0; h < a->n; h++)
       for (int k = 0; k < b->n; k++)
         cost[h * b->n + k] =
-            times * cost_between(g, list[i].value, list[i].has_gradient, a->home[h], b->home[k]);
+            times * (cost_between(g, list[i].value, list[i].has_gradient, a->home[h], b->home[k]) +
+                     OF_ELEMENT * (list[i].is_element && a->home[h].layout != b->home[k].layout));
     int variable[2] = {variable_of(g, list[i].from), variable_of(g, list[i].to)};
     add_table(g->tables, 2, variable, cost);
     free(cost);
