@@ -15,7 +15,7 @@ bool is_rank_kind(enum search_kind kind)
 bool may_have_ranks(const struct search_space *s, int64_t ranks)
 {
   if (!s->is_machine) return ranks == s->devices;
-  return ranks <= s->devices && !(ranks & (ranks - 1));
+  return ranks >= 1 && ranks <= s->devices && !(ranks & (ranks - 1));
 }
 
 /* Whether so many ranks can be a factor of those of a plan. */
