@@ -80,8 +80,8 @@ static bool run_command(const char *const *arguments)
 static void measure(const char *folder)
 {
   const char *program = text("%s/run.sh", folder);
-  say("note: this machine is measured now, which takes a minute for each number of ranks: leave it "
-      "alone meanwhile. The figures stay in %s",
+  say("note: this machine is measured now, which takes a minute for each number of ranks: start "
+      "nothing else meanwhile. The figures stay in %s",
       folder);
   const char *const write[] = {"/proc/self/exe", "--calibrate", "-o", folder, NULL};
   const char *const run[] = {program, NULL};
@@ -92,7 +92,8 @@ static void measure(const char *folder)
                 program);
 }
 
-/* Whether the file is there and of this machine as it is now. Ends tpgen if it is no such file. */
+/* Whether the file exists, and is of this machine with its present cores. Ends tpgen if it is no such
+   file. */
 static bool is_measured_here(const char *path)
 {
   size_t length;

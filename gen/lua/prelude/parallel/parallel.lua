@@ -142,7 +142,7 @@ local function check_cluster(what, of, fields)
   end
 end
 
--- The machine on which tpgen runs: its ranks share the memory, of which a tenth is the system's.
+-- The machine on which tpgen runs: its ranks share the memory, less a tenth for the system.
 local THIS, FOR_RANKS = "this", 0.9
 
 local function this_machine()
