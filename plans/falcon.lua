@@ -101,7 +101,7 @@ local Falcon = nn.module("Falcon", function(self)
   self.ln_f = nn.LayerNorm(dim, {eps = eps})
   self.lm_head = tied and attention.Tied() or linear(dim, vocab)
   function self:forward(ids)
-    local cos, sin = F.rotary_tables(ids:positions(), head_dim, theta, known.scaling)
+    local cos, sin = F.rotary_tables(ids:positions(), head_dim, theta, hugging_face.scaling_of(known.scaling, seq))
     local x = self.word_embeddings(ids)
     for _, layer in ipairs(self.h) do x = layer(x, cos, sin) end
     x = self.ln_f(x)

@@ -111,7 +111,7 @@ local Gemma = nn.module("Gemma", function(self)
   self.norm = Norm()
   self.lm_head = tied and attention.Tied() or linear(dim, vocab)
   function self:forward(ids)
-    local cos, sin = F.rotary_tables(ids:positions(), head_dim, theta, known.scaling)
+    local cos, sin = F.rotary_tables(ids:positions(), head_dim, theta, hugging_face.scaling_of(known.scaling, seq))
     local x = attention.padded(self.embed_tokens(ids), ids, args.pad) * dim ^ 0.5
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
     x = self.norm(x)

@@ -79,7 +79,7 @@ local NeoX = nn.module("NeoX", function(self)
   self.embed_out = tied and attention.Tied() or linear(dim, vocab, false)
   function self:forward(ids)
     local rotated = math.floor(head_dim * args.rotated)
-    local cos, sin = F.rotary_tables(ids:positions(), rotated, theta, known.scaling)
+    local cos, sin = F.rotary_tables(ids:positions(), rotated, theta, hugging_face.scaling_of(known.scaling, seq))
     local x = self.embed_in(ids)
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
     x = self.final_layer_norm(x)

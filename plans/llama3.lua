@@ -98,6 +98,10 @@ local hidden, vocab, seq, theta, eps, tied = args.hidden, args.vocab, args.seq, 
 local loss_parallel = args.loss_parallel
 local eos = args.documents     -- the token that ends a document; nil: the text is one
 local longest = args.longest   -- the tokens of the longest document, if known
+local scales = known.scaling and known.scaling.rope_type
+if eos and (scales == "longrope" or scales == "dynamic") then
+  error("rope_type '" .. scales .. "' depends on the length of each sequence: it is not there with documents")
+end
 
 local p = parallel.open(args)
 local mesh, tp, dp, batch_size = p.mesh, p.tp, p.dp, p.batch
@@ -182,7 +186,7 @@ local Llama = nn.module("Llama", function(self)
   self.output = tied and Tied() or linear(dim, vocab, 1 / math.sqrt(dim))
 
   function self:forward(tokens)
-    local cos, sin = F.rotary_tables(tokens:positions(), head_dim, theta, known.scaling)
+    local cos, sin = F.rotary_tables(tokens:positions(), head_dim, theta, hugging_face.scaling_of(known.scaling, seq))
     local x, documents, places = attention.padded(self.tok_embeddings(tokens), tokens, args.pad)
     if eos then -- positions begin anew in each document
       documents, places = tokens:documents()

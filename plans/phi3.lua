@@ -89,7 +89,7 @@ local Phi3 = nn.module("Phi3", function(self)
   self.lm_head = tied and attention.Tied() or linear(dim, vocab)
   function self:forward(ids)
     local rotated = math.floor(head_dim * (known.rotated or 1))
-    local cos, sin = F.rotary_tables(ids:positions(), rotated, theta, known.scaling)
+    local cos, sin = F.rotary_tables(ids:positions(), rotated, theta, hugging_face.scaling_of(known.scaling, seq))
     local x = attention.padded(self.embed_tokens(ids), ids, args.pad)
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
     x = self.norm(x)

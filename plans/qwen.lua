@@ -93,7 +93,7 @@ local Qwen = nn.module("Qwen", function(self)
   self.norm = nn.RMSNorm(dim, {eps = eps})
   self.lm_head = tied and attention.Tied() or linear(dim, vocab)
   function self:forward(ids)
-    local cos, sin = F.rotary_tables(ids:positions(), head_dim, theta, known.scaling)
+    local cos, sin = F.rotary_tables(ids:positions(), head_dim, theta, hugging_face.scaling_of(known.scaling, seq))
     local x = attention.padded(self.embed_tokens(ids), ids, args.pad)
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
     x = self.norm(x)

@@ -366,7 +366,7 @@ static struct device device_of_file(const char *path)
 static int push_this_machine(lua_State *L)
 {
   const struct measured *m = measured_in_file(THIS_MACHINE);
-  const struct link link = measured_link(m);
+  const struct link link = measured_gather_link(m);
   lua_newtable(L);
   lua_pushinteger(L, measured_cores(m));
   lua_setfield(L, -2, "cores");
@@ -402,11 +402,22 @@ static int set_device(lua_State *L)
   return 0;
 }
 
-/* device_facts(name): {memory, intra_bandwidth, intra_latency, inter_bandwidth, inter_latency} of a
-   preset, and of its usual node; nil if there is none. */
+/* The preset of this name, or a GPU that was measured, from its file; else NULL. */
+static const struct device *device_with_links(const char *name)
+{
+  static struct device measured;
+  if (!is_json_name(name)) return device_named(name);
+  if (!target->streams) return NULL;
+  measured = device_of_file(name);
+  return &measured;
+}
+
+/* device_facts(name): {memory, devices, cards, intra_bandwidth, intra_latency, inter_bandwidth,
+   inter_latency} of a device, and of its usual node, as far as they are known; nil if no links
+   are. */
 static int device_facts(lua_State *L)
 {
-  const struct device *d = device_named(luaL_checkstring(L, 1));
+  const struct device *d = device_with_links(luaL_checkstring(L, 1));
   if (!d) return 0;
   struct cluster c = usual_cluster(d);
   const struct {
@@ -421,6 +432,7 @@ static int device_facts(lua_State *L)
               {"inter_latency", c.inter.latency}};
   lua_newtable(L);
   for (size_t i = 0; i < sizeof fact / sizeof *fact; i++) {
+    if (fact[i].number <= 0) continue;
     lua_pushnumber(L, fact[i].number);
     lua_setfield(L, -2, fact[i].name);
   }
@@ -435,11 +447,11 @@ static int push_cluster_names(lua_State *L)
 }
 
 /* set_cluster(name, device, nodes, devices, cards, bandwidth and latency within a node, and between
-   nodes): `device` is the preset that says the rest, or "". */
+   nodes): `device` is the one that says the rest, or "". */
 static int set_cluster(lua_State *L)
 {
   struct cluster *c = &graph->mesh.cluster;
-  const struct device *d = device_named(luaL_checkstring(L, 2));
+  const struct device *d = device_with_links(luaL_checkstring(L, 2));
   *c = d ? usual_cluster(d) : (struct cluster){0};
   c->name = copy_text(luaL_checkstring(L, 1));
   c->nodes = (int)luaL_checkinteger(L, 3);

@@ -141,17 +141,53 @@ function M.rope(config)
     if not elsewhere[key] then scaling[key] = value end
   end
   local kind = rope.rope_type or rope.type or "default"
+  local longest, is_phi3 = config.max_position_embeddings, config.model_type == "phi3"
+  if is_phi3 and (kind == "su" or kind == "yarn") then kind = "longrope" end -- as its first files say it
   scaling.rope_type = kind
-  if kind == "yarn" or kind == "llama3" then
+  if kind == "yarn" or kind == "llama3" or kind == "longrope" then
     scaling.original_max_position_embeddings = config.original_max_position_embeddings
-      or rope.original_max_position_embeddings or config.max_position_embeddings
-    local longest = config.max_position_embeddings
-    if kind == "yarn" and not rope.factor and longest then
+      or is_phi3 and 4096 or rope.original_max_position_embeddings or longest
+    if kind ~= "llama3" and not rope.factor and longest then
       scaling.factor = longest / scaling.original_max_position_embeddings
     end
   end
+  if kind == "dynamic" then
+    scaling.max_position_embeddings, scaling.original_max_position_embeddings = longest, nil
+  end
   return rope.rope_theta or config.rope_theta, scaling,
     rope.partial_rotary_factor or config.partial_rotary_factor
+end
+
+-- A scaling of M.rope for training on sequences of this length: by it transformers chooses LongRoPE's factors, and
+-- stretches theta dynamically.
+function M.scaling_of(scaling, length)
+  local kind = scaling and scaling.rope_type
+  if kind ~= "longrope" and kind ~= "dynamic" then return scaling end
+  local copy = {sequence_length = length}
+  for key, value in pairs(scaling) do copy[key] = value end
+  return copy
+end
+
+-- The same for a program that generates within this context. A program has one rotary embedding; transformers changes
+-- it where a sequence passes a length. long: it is that of longer sequences.
+function M.scaling_within(scaling, context, long)
+  local kind = scaling and scaling.rope_type
+  if kind == "dynamic" and context > (scaling.max_position_embeddings or context) then
+    error(string.format("rope_type is 'dynamic': beyond %d tokens each token would change the rotary embedding of all, and a "
+      .. "program has one: say context = %d, or less", scaling.max_position_embeddings, scaling.max_position_embeddings))
+  end
+  local original = kind == "longrope" and scaling.original_max_position_embeddings
+  if not original then
+    if long then error("long_rope is for models whose rope_type is 'longrope'") end
+    return M.scaling_of(scaling, context)
+  end
+  if context <= original and long then error("long_rope is for contexts of more than " .. original .. " tokens: this one has " .. context) end
+  if context > original and not long then
+    error(string.format("rope_type is 'longrope': transformers has other factors for sequences of up to %d tokens than for longer ones, "
+      .. "and a program has one of the two: say context = %d, or less, or long_rope = true, by which shorter sequences have the "
+      .. "factors of longer ones, too", original, original))
+  end
+  return M.scaling_of(scaling, context)
 end
 
 -- How many names a table has, such as a configuration's id2label; nil where there is none.

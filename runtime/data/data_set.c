@@ -72,7 +72,7 @@ static bool open_npy(struct archive *archive, const struct input_file *from, str
   if (!archive->path || !archive->files || !archive->all) return failed(why, "out of memory");
   if (!npy_open(archive->files, from->path, name, why)) return false;
   archive->nfiles = archive->count = 1;
-  archive->all[0] = (struct kept){archive->files, archive->files->entries, NULL};
+  archive->all[0] = (struct kept){.file = archive->files, .entry = archive->files->entries};
   return true;
 }
 

@@ -12,6 +12,7 @@
 #include "base/json_memory.h"
 #include "base/names.h"
 #include "base/open_input.h"
+#include "formats/packed.h"
 #include "formats/torch_archive.h"
 
 static const char SINGLE[] = "model.safetensors";
@@ -186,13 +187,13 @@ static bool gather(struct archive *archive, struct failure *why)
   for (size_t i = 0; i < archive->nfiles; i++)
     for (size_t j = 0; j < archive->files[i].count; j++)
       archive->all[archive->count++] =
-          (struct kept){&archive->files[i], &archive->files[i].entries[j], NULL};
+          (struct kept){.file = &archive->files[i], .entry = &archive->files[i].entries[j]};
   qsort(archive->all, archive->count, sizeof *archive->all, by_name);
   for (size_t i = 1; i < archive->count; i++)
     if (by_name(&archive->all[i - 1], &archive->all[i]) == 0)
       return failed(why, "%s: %s is in %s, too", archive->all[i].file->path,
                     archive->all[i].entry->name, archive->all[i - 1].file->path);
-  return true;
+  return packed_join(archive, why);
 }
 
 bool archive_open(struct archive *archive, const char *path, struct failure *why)
@@ -223,6 +224,7 @@ bool archive_join(struct archive *archive, const char *path, struct failure *why
   archive->nfiles += other.nfiles;
   other.nfiles = 0; // its files belong to the archive
   archive_close(&other);
+  packed_free(archive);
   free(archive->all);
   archive->all = NULL;
   archive->count = 0;
@@ -242,6 +244,7 @@ static void free_stacks(struct archive *archive)
 void archive_close(struct archive *archive)
 {
   free_stacks(archive);
+  packed_free(archive);
   for (size_t i = 0; i < archive->nfiles; i++) safetensors_close(&archive->files[i]);
   free(archive->files);
   free(archive->all);
@@ -316,7 +319,7 @@ bool archive_stack(struct archive *archive, const char *name, long count, const 
   }
   s->entry.dtype = first->entry->dtype;
   memcpy(s->shape + 1, first->entry->shape, first->entry->ndim * sizeof *s->shape);
-  s->kept = (struct kept){first->file, &s->entry, s->members};
+  s->kept = (struct kept){.file = first->file, .entry = &s->entry, .stack = s->members};
   *found = &s->kept;
   return true;
 }

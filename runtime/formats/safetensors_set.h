@@ -10,6 +10,7 @@ struct kept {
   const struct safetensors *file;
   const struct entry *entry;
   const struct kept *const *stack; // it is these, each an index of its first dimension; or NULL
+  struct packed *packed;           // it is read by packed_read; or NULL
 };
 
 // Tensors of equal shapes, as one.
@@ -28,7 +29,8 @@ struct archive {
   struct kept *all; // ascending by name
   size_t count;
   struct stack *stacks;
-  char *stale; // a tensor that the index lists and no file has; NULL: none
+  struct packed *packed; // of two tensors each
+  char *stale;           // a tensor that the index lists and no file has; NULL: none
 };
 
 // Opens a safetensors file; an archive of torch.export; an index, whose name ends with .index.json;

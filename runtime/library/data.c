@@ -74,8 +74,7 @@ static bool check_piece(const struct member *input, const struct slice *slice, s
 {
   static char path[] = "the caller's data";
   static const struct safetensors file = {.path = path};
-  return numbers_hold(&(struct kept){&file, NULL, NULL}, input, slice, 0, from, count, elements,
-                      why);
+  return numbers_hold(&(struct kept){.file = &file}, input, slice, 0, from, count, elements, why);
 }
 
 void library_put(struct library *m, const struct member *input, const void *whole)

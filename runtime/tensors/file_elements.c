@@ -4,6 +4,7 @@
 
 #include <string.h>
 #include "base/elements.h"
+#include "formats/packed.h"
 #include "tensors/integer_inputs.h"
 
 // ---- types -------------------------------------------------------------------------------------
@@ -80,8 +81,10 @@ static bool read_stack(const struct kept *from, const struct slice *slice, size_
   for (size_t done = 0, n; done < count; done += n) {
     const size_t at = first + done, rest = size - at % size;
     const struct kept *k = from->stack[(size_t)slice->first[0] + at / size];
+    void *place = (char *)to + done * bytes;
     n = rest < count - done ? rest : count - done;
-    if (!safetensors_read(k->file, k->entry, &each, at % size, n, (char *)to + done * bytes, why))
+    if (!(k->packed ? packed_read(k->packed, &each, at % size, n, place, why)
+                    : safetensors_read(k->file, k->entry, &each, at % size, n, place, why)))
       return false;
   }
   return true;
@@ -91,6 +94,7 @@ static bool read_as_is(const struct kept *from, const struct slice *slice, size_
                        size_t count, void *to, struct checksum *sum, struct failure *why)
 {
   if (from->stack) return read_stack(from, slice, first, count, to, why);
+  if (from->packed) return packed_read(from->packed, slice, first, count, to, why);
   if (!safetensors_read(from->file, from->entry, slice, first, count, to, why)) return false;
   if (sum) slice_checksum(sum, slice, safetensors_bits(from->entry->dtype) / 8, first, count, to);
   return true;

@@ -94,7 +94,8 @@ static bool same_type(const struct entry *a, const struct entry *b)
 static bool are_copies(const struct kept *a, const struct kept *b, bool *are, struct failure *why)
 {
   enum { AT_ONCE = 1 << 20 };
-  *are = same_type(a->entry, b->entry) && !a->entry->strides == !b->entry->strides;
+  *are = same_type(a->entry, b->entry) && !a->entry->strides == !b->entry->strides && !a->packed &&
+         !b->packed;
   if (!*are) return true;
   const size_t ndim = a->entry->ndim;
   long *zeros = calloc(ndim + 1, sizeof *zeros);
@@ -169,8 +170,9 @@ static bool refuse_quantized(const struct archive *archive, struct failure *why)
     const char *name = archive->all[i].entry->name, *by = quantized_by(name);
     if (!by) continue;
     failed(why,
-           "%s: its weights are quantized (%s), as %s shows; a program takes float32, bfloat16 and "
-           "float16: take the file that was not quantized, or save the model again after "
+           "%s: its weights are quantized (%s), as %s shows; a program takes float32, bfloat16, "
+           "float16, float8 with a scale for each block, and MXFP4: take the file that was not "
+           "quantized, or save the model again after "
            "model.dequantize()",
            archive->path, by, name);
     return true;

@@ -40,16 +40,16 @@ static struct {
 
 // ---- answers -----------------------------------------------------------------------------------
 
-static bool made(struct job *job, int token, const struct candidate *best)
+static bool made(struct job *job, const struct slot_work *t)
 {
   struct answer *a = job->of;
   for (int i = 0; i < job->top && i == 0; i++) {
     json_t *step = json_array();
     for (int k = 0; k < job->top; k++)
-      json_array_append_new(step, json_pack("[i,f]", best[k].id, (double)best[k].logit));
+      json_array_append_new(step, json_pack("[i,f]", t->best[k].id, (double)t->best[k].logit));
     json_array_append_new(a->top, step);
   }
-  if (settings_end_at(&run.settings, token)) return true;
+  if (settings_end_at(&run.settings, t->token)) return true;
   const bool stops = answer_grow(&a->text, job->ids + job->prompt_count,
                                  (size_t)(job->count - job->prompt_count), run.options->stop);
   if (run.streams) run.failed |= !answer_print(&a->text, run.to, stops);
@@ -119,7 +119,7 @@ static bool add_jobs(const struct options *o, struct prompts *p, struct failure 
     a->text.tokenizer = run.tokenizer;
     a->job = (struct job){.ids = p->all[i].ids,
                           .prompt_count = p->all[i].count,
-                          .most = o->make ? o->make : INT_MAX,
+                          .most = run.settings.most ? run.settings.most : INT_MAX,
                           .how = run.settings.sampling,
                           .number = (uint32_t)i,
                           .top = o->top,

@@ -29,7 +29,8 @@ set(library_runtime
   runtime/base/json_memory.c runtime/base/open_input.c runtime/base/philox.c runtime/base/program.c
   runtime/checkpoint/across_ranks.c runtime/checkpoint/checkpoint.c runtime/checkpoint/save_folder.c
   runtime/checkpoint/save_layout.c runtime/tensors/checksums.c runtime/formats/crc32c.c
-  runtime/formats/safetensors.c runtime/formats/safetensors_set.c runtime/formats/torch_archive.c
+  runtime/formats/packed.c runtime/formats/safetensors.c runtime/formats/safetensors_set.c
+  runtime/formats/torch_archive.c
   runtime/library/data.c runtime/library/library.c runtime/library/watch.c
   runtime/metrics/validation_results.c runtime/tensors/adapters.c runtime/tensors/file_elements.c
   runtime/tensors/integer_inputs.c runtime/tensors/row_bounds.c runtime/tensors/tensor_table.c

@@ -6,10 +6,12 @@ local args = settings{
 }
 local names, tables = {}, {}
 for name in string.gmatch(args.names, "[^,]+") do
-  local config = hugging_face.config(args.configs .. "/" .. name .. ".json", {"llama"})
-  local theta, scaling = hugging_face.rope(config.at)
+  local config = hugging_face.config(args.configs .. "/" .. name .. ".json", {"llama", "phi3"})
+  local theta, scaling, part = hugging_face.rope(config.at)
+  local length = math.tointeger(tonumber(string.match(name, "_at_(%d+)$") or 4)) -- of the sequences
+  local size = config.at.hidden_size // config.at.num_attention_heads
   names[#names + 1] = name
-  tables[#tables + 1] = {4, config.at.hidden_size // config.at.num_attention_heads, theta, scaling}
+  tables[#tables + 1] = {length, math.floor(size * (part or 1)), theta, scaling}
 end
 local Model = nn.module("Model", function(self)
   self.scale = nn.Parameter(ones{1})

@@ -1,5 +1,5 @@
-/* random_plan SEED [RANKS [auto]]: a plan that trains a random small model in a random way, or computes
-   with it, for random.sh and equal.sh, with the mesh to try it on in a line
+/* random_plan SEED [RANKS [auto]]: a plan that trains a random small model in a random way, or
+   computes with it, for random.sh and equal.sh, with the mesh to try it on in a line
    `-- mesh: a=2 b=3`: of at most 16 ranks, and 64 now and then. Where RANKS is given it has at most
    so many, and nothing is rounded to bfloat16: ranks can be compared with one. A line
    `-- rounds: bfloat16` says that something is. auto: in the place of styles it has auto().

@@ -1,12 +1,14 @@
 // Classes of characters in the regular expressions of tokenizers: those of Unicode 16, whatever
-// Oniguruma's tables have.
+// Oniguruma's tables have. Normalizers make of all characters what the library `tokenizers` makes
+// of them (tests/golden/unicode_forms.json).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include "text/tokenizer/unicode.h"
+#include "text/tokenizer/normalizers.h"
 
 static bool is_in_class(uint32_t code, const char *class)
 {
@@ -67,11 +69,77 @@ static void what_is_no_utf8_is_replaced(void **state)
   }
 }
 
+static void add_to_hash(uint64_t *hash, const struct steps *steps, struct bytes *text)
+{
+  struct failure why = {""};
+  bool begins = true;
+  if (!steps_normalize(steps, text, &begins, &why)) fail_msg("%s", why.text);
+  for (size_t i = 0; i < text->count; i++)
+    *hash = (*hash ^ (unsigned char)text->at[i]) * UINT64_C(0x100000001b3);
+}
+
+// FNV-1a of what the normalizer makes of all characters, each alone and between marks.
+static uint64_t hash_of_all(const char *normalizer)
+{
+  struct failure why = {""};
+  struct steps steps = {0};
+  uint64_t hash = UINT64_C(0xcbf29ce484222325);
+  json_t *file = json_pack("{so}", "normalizer", json_loads(normalizer, 0, NULL));
+  if (!steps_read(&steps, file, "normalizer", "the test", &why)) fail_msg("%s", why.text);
+  for (uint32_t code = 1; code < 0x110000; code++) {
+    struct bytes text = {0};
+    if (code >= 0xd800 && code < 0xe000) continue;
+    add_code(&text, code);
+    add_to_hash(&hash, &steps, &text);
+    text.count = 0;
+    add_bytes(&text, "a\xcc\x81", 3);
+    add_code(&text, code);
+    add_bytes(&text, "\xcc\x96\xcc\x81", 4);
+    add_to_hash(&hash, &steps, &text);
+    free_bytes(&text);
+  }
+  steps_free(&steps);
+  json_decref(file);
+  return hash;
+}
+
+static void all_characters_are_normalized(void **state)
+{
+  (void)state;
+  static const char *const rows[][2] = {
+      {"NFC", "{\"type\": \"NFC\"}"},
+      {"NFD", "{\"type\": \"NFD\"}"},
+      {"NFKC", "{\"type\": \"NFKC\"}"},
+      {"NFKD", "{\"type\": \"NFKD\"}"},
+      {"Lowercase", "{\"type\": \"Lowercase\"}"},
+      {"Nmt", "{\"type\": \"Nmt\"}"},
+      {"StripAccents", "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFD\"}, {\"type\": "
+                       "\"StripAccents\"}]}"},
+      {"Bert",
+       "{\"type\": \"BertNormalizer\", \"clean_text\": true, \"handle_chinese_chars\": true, "
+       "\"strip_accents\": null, \"lowercase\": true}"}};
+  char path[4096];
+  json_error_t error;
+  const char *directory = getenv("TPGEN_GOLDEN");
+  snprintf(path, sizeof path, "%s/unicode_forms.json", directory ? directory : "tests/golden");
+  json_t *golden = json_load_file(path, 0, &error);
+  assert_non_null(golden);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char found[32];
+    const char *expected = json_string_value(json_object_get(golden, rows[i][0]));
+    snprintf(found, sizeof found, "%016llx", (unsigned long long)hash_of_all(rows[i][1]));
+    if (!expected || strcmp(found, expected) != 0)
+      fail_msg("%s makes other texts of some characters", rows[i][0]);
+  }
+  json_decref(golden);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(classes_are_those_of_unicode_16),
       cmocka_unit_test(what_is_no_utf8_is_replaced),
+      cmocka_unit_test(all_characters_are_normalized),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@ for name, row in variants.items():
         found = tensors[f"{name}_{what}"]
         expected = [row["factor"] * function(place * w) for place in range(4) for w in row["inverse_frequencies"]]
         apart = max(abs(a - b) for a, b in zip(found, expected))
-        if len(found) != len(expected) or apart > 1e-6:
+        if len(found) < len(expected) or len(found) % len(row["inverse_frequencies"]) or apart > 1e-6:
             print(f"{name}: {what} is {apart} away")
             wrong += 1
 print(f"{len(variants)} variants, {wrong} wrong")

@@ -98,8 +98,11 @@ static const char *const bodies[] = {
     "{\"prompt\": \"Hello\", \"max_tokens\": 3}",
     "{\"prompt\": \"Hello\", \"max_tokens\": 5, \"stream\": true, \"stop\": [\"a\", \"b\"]}",
     "{\"prompt\": [1, 2, 3], \"max_tokens\": 2, \"temperature\": 1.5, \"top_p\": 0.5, \"seed\": 3}",
+    "{\"prompt\": [\"Hello\", [1, 2]], \"max_tokens\": 2, \"logprobs\": 2, \"echo\": true}",
+    "{\"prompt\": \"Hello\", \"n\": 3, \"max_tokens\": 0, \"logprobs\": 0, \"echo\": true, "
+    "\"stream\": true}",
     "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"max_tokens\": 3, \"stream\": "
-    "true}",
+    "true, \"logprobs\": true, \"top_logprobs\": 3, \"n\": 2}",
     "{\"messages\": [{\"role\": \"system\", \"content\": [{\"type\": \"text\", \"text\": "
     "\"x\"}]}], \"max_tokens\": 3}"};
 

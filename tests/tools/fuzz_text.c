@@ -33,8 +33,13 @@ static uint64_t draw(uint64_t below)
 static json_t *drawn_value(void)
 {
   static const char *const texts[] = {
-      "",       "BPE",     "ByteLevel", "Sequence", "Metaspace", "Split",        "Always",   "(?=",
-      "(a+)+$", "\\p{L}+", "<0x0A>",    "<unk>",    "a b",       "\xef\xbf\xbd", "Isolated", "NFC"};
+      "",          "BPE",          "ByteLevel",        "Sequence",
+      "Metaspace", "Split",        "Always",           "(?=",
+      "(a+)+$",    "\\p{L}+",      "<0x0A>",           "<unk>",
+      "a b",       "\xef\xbf\xbd", "Isolated",         "NFC",
+      "Unigram",   "WordPiece",    "WordLevel",        "BertNormalizer",
+      "Nmt",       "Precompiled",  "BertPreTokenizer", "FixedLength",
+      "CTC",       "##",           "AAQAAAABAAAA"};
   switch (draw(8)) {
   case 0:
     return json_null();

@@ -53,6 +53,7 @@ local function flat_graph(program, outputs, sizes)
   local shape_of, type_of = torch.sizes_by_name(program, symbols), torch.types_by_name(program)
   nodes = torch.live(torch.with_layers(torch.live(nodes, outputs), shape_of, type_of), outputs)
   local parts, linear = torch.find_parts(nodes, outputs, parameter_paths(program), shape_of)
+  nodes = torch.live(torch.with_experts(nodes, shape_of), outputs)
   graph.nodes = torch.live(torch.with_patterns(nodes, shape_of, type_of), outputs)
   return graph, symbols, parts, linear
 end

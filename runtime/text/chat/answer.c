@@ -5,19 +5,23 @@
 #include <string.h>
 
 // Bytes at the end that the next token may change: U+FFFD of a character that has begun, and what
-// may be the beginning of a stop text.
-static size_t unsure_end(const struct bytes *text, const char *const *stops)
+// may be the beginning of a stop text behind the prompt, also ahead of such a character.
+static size_t unsure_end(const struct bytes *text, size_t prompt, const char *const *stops)
 {
   static const char replaced[] = "\xef\xbf\xbd";
-  size_t held = 0;
-  for (int i = 0; i < 4 && text->count >= held + 3; i++) {
-    if (memcmp(text->at + text->count - held - 3, replaced, 3) != 0) break;
-    held += 3;
-  }
+  size_t begun = 0, held;
+  while (text->count >= begun + 3 && !memcmp(text->at + text->count - begun - 3, replaced, 3))
+    begun += 3;
+  held = begun;
   for (int i = 0; stops && stops[i]; i++) {
-    size_t n = strlen(stops[i]);
-    for (n = n - 1 < text->count ? n - 1 : text->count; n > held; n--)
-      if (memcmp(text->at + text->count - n, stops[i], n) == 0) held = n;
+    const size_t most = strlen(stops[i]) - 1;
+    // Of U+FFFD, some may be the text's own.
+    for (size_t cut = 0; cut <= begun && prompt + cut < text->count; cut += 3) {
+      const size_t end = text->count - cut;
+      size_t n = most < end - prompt ? most : end - prompt;
+      while (n > 0 && memcmp(text->at + end - n, stops[i], n) != 0) n--;
+      if (n + cut > held) held = n + cut;
+    }
   }
   return held;
 }
@@ -28,10 +32,13 @@ bool answer_grow(struct text_answer *a, const int *ids, size_t count, const char
   bool ends = false;
   if (!a->tokenizer) return false;
   a->whole.count = 0;
-  if (!tokenizer_decode(a->tokenizer, ids, count, true, &a->whole, &why)) a->failed = true;
-  a->held = unsure_end(&a->whole, stops);
-  for (int i = 0; stops && stops[i] && a->whole.at; i++) {
-    const char *at = memmem(a->whole.at, a->whole.count, stops[i], strlen(stops[i]));
+  add_bytes(&a->whole, "", 0);
+  if (!tokenizer_decode(a->tokenizer, ids, count, true, &a->whole, &why) || a->whole.failed)
+    a->failed = true;
+  a->held = unsure_end(&a->whole, a->prompt, stops);
+  for (int i = 0; stops && stops[i] && a->whole.count > a->prompt; i++) {
+    const char *at =
+        memmem(a->whole.at + a->prompt, a->whole.count - a->prompt, stops[i], strlen(stops[i]));
     if (!at) continue;
     ends = true;
     a->held = 0;

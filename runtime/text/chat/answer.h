@@ -8,6 +8,7 @@
 struct text_answer {
   const struct tokenizer *tokenizer; // NULL: no text
   struct bytes whole;                // the text of all tokens
+  size_t prompt;                     // of its bytes, those in which no stop text counts
   size_t given;                      // of its bytes, those that were given
   size_t held;                       // bytes at the end that may change with the next token
   bool failed;                       // out of memory

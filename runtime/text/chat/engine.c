@@ -175,8 +175,8 @@ static void remember(const struct slot_work *t)
 // The summary that each rank sends of its logits, for one slot; its candidates follow.
 struct logits_part {
   uint32_t count, all; // candidates; whether it has no others
-  float largest;
-  uint32_t unused;
+  float largest, own;  // own: the logit of the token that is asked for
+  uint32_t has_own, unused;
   double sum; // of exp(logit - largest)
 };
 
@@ -208,16 +208,18 @@ struct merged {
   bool all; // there are no others; else those that a rank has left out are at most `floor`
   float floor;
   double sum; // of exp(logit - best[0].logit) of all tokens; 0 if it is not asked for
+  float own;  // the logit of the token that is asked for
 };
 
 // Collective. The `most` best of each rank's logits, merged; best is to be freed. sums: with the
-// sum.
-static struct merged merge(const float *logits, int most, bool sums)
+// sum. token: with its logit; -1: none.
+static struct merged merge(const float *logits, int most, bool sums, int token)
 {
   unsigned char *mine = calloc(1, room_for(most));
   struct merged m = {.best = calloc((size_t)most * (size_t)program->world, sizeof *m.best),
                      .all = true,
-                     .floor = -INFINITY};
+                     .floor = -INFINITY,
+                     .own = -INFINITY};
   if (!mine || !m.best) fail_call(__FILE__, __LINE__, "the choice of a token", "out of memory");
   struct logits_part *part = (struct logits_part *)mine;
   if (engine.gives) {
@@ -226,6 +228,8 @@ static struct merged merge(const float *logits, int most, bool sums)
     part->count = (uint32_t)sampling_best(logits, engine.vocab, engine.first, (int)some, own);
     part->all = some == engine.vocab;
     if (sums) sampling_sum(logits, engine.vocab, &part->largest, &part->sum);
+    part->has_own = token >= engine.first && token - engine.first < engine.vocab;
+    if (part->has_own) part->own = logits[token - engine.first];
   }
   const unsigned char *all = meet(mine, room_for(most));
   float largest = -INFINITY;
@@ -238,6 +242,7 @@ static struct merged merge(const float *logits, int most, bool sums)
     if (!t->all && c[t->count - 1].logit > m.floor) m.floor = c[t->count - 1].logit;
     m.all &= t->all != 0;
     if (t->largest > largest) largest = t->largest;
+    if (t->has_own) m.own = t->own;
   }
   for (int r = 0; r < program->world; r++) {
     const struct logits_part *t = (const struct logits_part *)(all + (size_t)r * room_for(most));
@@ -273,7 +278,7 @@ static int draw_filtered(const float *logits, const struct sampling *how, const 
   const struct tensor *whole = &program->tensors[engine.decode.logits];
   const int all = (int)whole->of[whole->ndim - 1];
   for (long most = how->top_k > CANDIDATES ? how->top_k + 1L : CANDIDATES;; most *= 4) {
-    struct merged m = merge(logits, most < all ? (int)most : all, true);
+    struct merged m = merge(logits, most < all ? (int)most : all, true, -1);
     int kept = m.n;
     const bool certain = sampling_keep(m.best, m.n, m.all, m.sum, how, &kept); // of all it is
     const int token = certain ? m.best[sampling_draw(m.best, kept, draw)].id : -1;
@@ -282,26 +287,31 @@ static int draw_filtered(const float *logits, const struct sampling *how, const 
   }
 }
 
-static void choose(struct slot_work *t, const float *logits)
+static int chosen(const struct slot_work *t, const float *logits)
 {
   const struct draw draw = {t->how.seed, t->prompt, (uint32_t)(t->start + t->count)};
-  if (t->top > 0) {
-    struct merged m = merge(logits, t->top, false);
-    for (int i = 0; i < t->top; i++)
-      if (t->best) t->best[i] = m.best[i < m.n ? i : m.n - 1];
-    free(m.best);
-  }
   sampling_prepare(logits, engine.changed, engine.vocab, engine.first, &t->how,
                    engine.seen[t->slot], t->how.penalty == 1 ? 0 : engine.nseen[t->slot]);
-  if (t->how.temperature <= 0) {
-    struct merged m = merge(engine.changed, 1, false);
-    t->token = m.best[0].id;
-    free(m.best);
-  } else if (sampling_filters(&t->how)) {
-    t->token = draw_filtered(engine.changed, &t->how, &draw);
-  } else {
-    t->token = draw_of_all(engine.changed, &draw);
-  }
+  if (t->how.temperature > 0)
+    return sampling_filters(&t->how) ? draw_filtered(engine.changed, &t->how, &draw)
+                                     : draw_of_all(engine.changed, &draw);
+  struct merged m = merge(engine.changed, 1, false, -1);
+  const int token = m.best[0].id;
+  free(m.best);
+  return token;
+}
+
+// The next token, and what is asked about it.
+static void choose(struct slot_work *t, const float *logits)
+{
+  t->token = t->known >= 0 ? t->known : chosen(t, logits);
+  if (t->top == 0 && !t->scores) return;
+  struct merged m = merge(logits, t->top > 0 ? t->top : 1, t->scores, t->token);
+  for (int i = 0; i < t->top; i++)
+    if (t->best) t->best[i] = m.best[i < m.n ? i : m.n - 1];
+  t->log_sum = m.best[0].logit + log(m.sum);
+  t->log_probability = m.own - t->log_sum;
+  free(m.best);
 }
 
 // All ranks.

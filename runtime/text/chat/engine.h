@@ -17,11 +17,15 @@ struct slot_work {
   const int *ids;         // the next tokens
   int count;              // more than 1: of a prompt
   bool asks;              // for the token after them
-  struct sampling how;    // it is chosen
+  int known;              // it, where the prompt has it; -1: it is chosen
+  struct sampling how;    // by this
   uint32_t prompt;        // the number of the prompt, for draws
   int top;                // the number of best candidates by the model's own logits to report
+  bool scores;            // asks for its log-probability, too, by the model's own logits
   int token;              // result
-  struct candidate *best; // result: `top` of them
+  struct candidate *best; // result: `top` of them, with their logits
+  double log_probability; // result
+  double log_sum;         // result: a logit less this is a log-probability
 };
 
 // Finds the entries' tensors. False, and why, if out of memory.

@@ -69,25 +69,106 @@ static bool take_ends(struct text_settings *s, const json_t *object, const char 
   return true;
 }
 
-static void take_float(const json_t *object, const char *name, double least, double most, float *to)
+bool is_json(const json_t *value, const char *text)
+{
+  json_t *known = json_loads(text, JSON_DECODE_ANY, NULL);
+  const bool equal = json_is_number(value) && json_is_number(known)
+                         ? json_number_value(value) == json_number_value(known)
+                         : json_equal(known, value);
+  json_decref(known);
+  return equal;
+}
+
+// A number of generation_config.json; `to` stays if the file has none. whole: it has no fraction.
+static bool take_number(const json_t *object, const char *name, bool whole, double least,
+                        double most, double *to, const char *path, struct failure *why)
 {
   const json_t *number = json_object_get(object, name);
   const double value = json_number_value(number);
-  if (json_is_number(number) && value >= least && value <= most) *to = (float)value;
+  if (!number || json_is_null(number)) return true;
+  if (!(whole ? json_is_integer(number) : json_is_number(number)) || !(value >= least) ||
+      value > most)
+    return failed(why, "%s: %s is not a %s from %g to %g", path, name,
+                  whole ? "whole number" : "number", least, most);
+  *to = value;
+  return true;
 }
 
-// generation_config.json's sampling, which counts where it says do_sample.
-static void take_sampling(struct sampling *s, const json_t *object)
+// Members of generation_config.json by which transformers chooses other tokens, unless they have
+// these values, or are null.
+static bool refuse_others(const json_t *object, bool samples, const char *path, struct failure *why)
 {
-  const json_t *k = json_object_get(object, "top_k");
-  take_float(object, "repetition_penalty", 1e-3, 1000, &s->penalty);
-  if (!json_is_true(json_object_get(object, "do_sample"))) return;
-  s->temperature = 1;
-  take_float(object, "temperature", 0, 1000, &s->temperature);
-  take_float(object, "top_p", 0, 1, &s->top_p);
-  take_float(object, "min_p", 0, 1, &s->min_p);
-  if (json_is_integer(k) && json_integer_value(k) >= 0 && json_integer_value(k) < INT_MAX)
-    s->top_k = (int)json_integer_value(k);
+  static const struct {
+    const char *name, *value;
+    bool of_sampling; // it counts only with do_sample
+  } others[] = {{"typical_p", "1", true},
+                {"top_h", "null", true},
+                {"epsilon_cutoff", "0", true},
+                {"eta_cutoff", "0", true},
+                {"num_beams", "1", false},
+                {"num_beam_groups", "1", false},
+                {"diversity_penalty", "0", false},
+                {"penalty_alpha", "0", false},
+                {"dola_layers", "null", false},
+                {"no_repeat_ngram_size", "0", false},
+                {"encoder_no_repeat_ngram_size", "0", false},
+                {"encoder_repetition_penalty", "1", false},
+                {"bad_words_ids", "[]", false},
+                {"force_words_ids", "[]", false},
+                {"constraints", "[]", false},
+                {"min_length", "0", false},
+                {"min_new_tokens", "0", false},
+                {"max_time", "null", false},
+                {"stop_strings", "[]", false},
+                {"forced_bos_token_id", "null", false},
+                {"forced_eos_token_id", "null", false},
+                {"exponential_decay_length_penalty", "null", false},
+                {"suppress_tokens", "[]", false},
+                {"begin_suppress_tokens", "[]", false},
+                {"sequence_bias", "{}", false},
+                {"guidance_scale", "1", false},
+                {"token_healing", "false", false},
+                {"watermarking_config", "null", false}};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    const json_t *value = json_object_get(object, others[i].name);
+    if (!value || json_is_null(value) || (others[i].of_sampling && !samples) ||
+        is_json(value, others[i].value))
+      continue;
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    failed(why,
+           "%s: %s is %.40s, which this program does not do: it chooses tokens by temperature, "
+           "top_k, top_p, min_p and repetition_penalty. Without that line other tokens are chosen",
+           path, others[i].name, text ? text : "");
+    free(text);
+    return false;
+  }
+  return true;
+}
+
+// What generation_config.json says of the choice of tokens, with transformers' defaults. Most of it
+// counts where it says do_sample.
+static bool take_sampling(struct text_settings *s, const json_t *object, const char *path,
+                          struct failure *why)
+{
+  const bool samples = json_is_true(json_object_get(object, "do_sample"));
+  double penalty = 1, temperature = 1, top_k = 50, top_p = 1, min_p = 0, most = 0;
+  if (!refuse_others(object, samples, path, why) ||
+      !take_number(object, "repetition_penalty", false, 1e-3, 1000, &penalty, path, why) ||
+      !take_number(object, "max_new_tokens", true, 1, INT_MAX, &most, path, why))
+    return false;
+  s->sampling.penalty = (float)penalty;
+  s->most = (int)most;
+  if (!samples) return true;
+  if (!take_number(object, "temperature", false, 0, 1000, &temperature, path, why) ||
+      !take_number(object, "top_k", true, 0, INT_MAX / 2, &top_k, path, why) ||
+      !take_number(object, "top_p", false, 0, 1, &top_p, path, why) ||
+      !take_number(object, "min_p", false, 0, 1, &min_p, path, why))
+    return false;
+  s->sampling.temperature = (float)temperature;
+  s->sampling.top_k = (int)top_k;
+  s->sampling.top_p = (float)top_p;
+  s->sampling.min_p = (float)min_p;
+  return true;
 }
 
 static bool read_files(struct text_settings *s, const struct options *o, struct failure *why)
@@ -96,8 +177,8 @@ static bool read_files(struct text_settings *s, const struct options *o, struct 
   json_t *object = NULL;
   bool ok = true;
   if (beside_weights(o, "generation_config.json", path)) {
-    ok = read_object(path, 0, &object, why) && take_ends(s, object, path, why);
-    if (ok) take_sampling(&s->sampling, object);
+    ok = read_object(path, 0, &object, why) && take_ends(s, object, path, why) &&
+         take_sampling(s, object, path, why);
     json_decref(object);
     object = NULL;
   }
@@ -120,6 +201,7 @@ bool settings_read(struct text_settings *s, const struct options *o, struct fail
   if (o->min_p >= 0) how->min_p = (float)o->min_p;
   if (o->top_k >= 0) how->top_k = o->top_k;
   if (o->repetition_penalty > 0) how->penalty = (float)o->repetition_penalty;
+  if (o->make) s->most = o->make;
   return true;
 }
 

@@ -4,6 +4,7 @@
 #ifndef TEXT_SETTINGS_H
 #define TEXT_SETTINGS_H
 
+#include <jansson.h>
 #include "base/failure.h"
 #include "base/options.h"
 #include "text/chat/chat.h"
@@ -14,11 +15,15 @@ struct text_settings {
   struct sampling sampling;
   int *end; // ids that end an answer
   size_t nend;
+  int most; // tokens of an answer; 0: as many as fit
 };
 
-// Reads them. False, and why, if a file is damaged.
+// Reads them. False, and why, if a file is damaged, or asks for what the program does not do.
 bool settings_read(struct text_settings *s, const struct options *o, struct failure *why);
 void settings_free(struct text_settings *s);
+
+// Whether the value is that of this JSON text.
+bool is_json(const json_t *value, const char *text);
 
 bool settings_end_at(const struct text_settings *s, int token);
 

@@ -62,26 +62,34 @@ static void end(struct job *job)
 
 static struct slot_work work_of_slot(struct job *job, int count)
 {
+  const int next = job->in_cache + count;
+  const bool knows = job->scores_known && next < job->prompt_count;
   return (struct slot_work){.slot = job->slot,
                             .start = job->in_cache,
                             .ids = job->ids + job->in_cache,
                             .count = count,
-                            .asks = job->in_cache + count == job->count,
+                            .asks = knows || next == job->count,
+                            .known = knows ? job->ids[next] : -1,
                             .how = job->how,
                             .prompt = job->number,
                             .top = job->top,
+                            .scores = job->scores,
                             .best = jobs.best + (size_t)job->slot * MOST_TOP};
 }
 
-// A token was made.
+// A token was made, or a known one was scored.
 static void grow(struct job *job, const struct slot_work *t)
 {
   const int room = program->generation->context;
   job->in_cache += t->count;
   if (!t->asks || job->why) return;
+  if (t->known >= 0) {
+    job->made(job, t);
+    return;
+  }
   if (job->count == job->prompt_count) job->first_token = seconds_now();
   job->ids[job->count++] = t->token;
-  if (job->made(job, t->token, t->best))
+  if (job->made(job, t))
     job->why = AT_STOP;
   else if (job->count - job->prompt_count >= job->most)
     job->why = AT_LENGTH;
@@ -90,7 +98,8 @@ static void grow(struct job *job, const struct slot_work *t)
 }
 
 // A call of prefill computes a whole chunk, even for fewer tokens. So a few tokens at the end of a
-// prompt go one by one with the other sequences' next tokens.
+// prompt go one by one with the other sequences' next tokens, and so do those that are scored, as
+// prefill gives the logits of one token.
 static bool is_few(int tokens)
 {
   enum { CALLS_WORTH_A_CHUNK = 16 };
@@ -99,7 +108,14 @@ static bool is_few(int tokens)
 
 static bool is_in_prompt(const struct job *job)
 {
-  return !is_few(job->prompt_count - job->in_cache) && job->in_cache < job->prompt_count;
+  return !job->scores_known && !is_few(job->prompt_count - job->in_cache) &&
+         job->in_cache < job->prompt_count;
+}
+
+// Whether no token is to be made, and none of the prompt is left to be scored.
+static bool wants_nothing(const struct job *job)
+{
+  return job->most == 0 && (!job->scores_known || job->in_cache + 1 >= job->prompt_count);
 }
 
 // Takes the next chunk of a prompt.
@@ -149,7 +165,7 @@ static void run_work(int n)
   jobs_figures.decode_calls++;
   for (int i = 0; i < n; i++) {
     struct job *job = jobs.in_slot[jobs.work[i].slot];
-    jobs_figures.made_tokens += jobs.work[i].asks;
+    jobs_figures.made_tokens += jobs.work[i].asks && jobs.work[i].known < 0;
     grow(job, &jobs.work[i]);
     if (job->why) end(job);
   }
@@ -162,6 +178,7 @@ bool jobs_step(void)
   fill_slots();
   for (int slot = 0; slot < program->generation->slots; slot++) {
     struct job *job = jobs.in_slot[slot];
+    if (job && !job->why && wants_nothing(job)) job->why = AT_LENGTH;
     if (job && !job->why && is_in_prompt(job)) take_chunk(job);
     if (job && job->why) {
       end(job);

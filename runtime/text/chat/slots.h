@@ -14,11 +14,13 @@ struct job {
   int prompt_count;
   int most; // tokens to make
   struct sampling how;
-  uint32_t number; // of the prompt, for draws
-  int top;
-  // Called for each new token, which is in ids already, with its best candidates; returns whether
-  // the sequence ends there.
-  bool (*made)(struct job *job, int token, const struct candidate *best);
+  uint32_t number;   // of the prompt, for draws
+  int top;           // see slot_work
+  bool scores;       // each token that is made, and
+  bool scores_known; // those of the prompt behind its first one
+  // Called for each new token, which is in ids already, with what is known of it; returns whether
+  // the sequence ends there. Also for tokens of the prompt that are scored: these end nothing.
+  bool (*made)(struct job *job, const struct slot_work *t);
   void (*ended)(struct job *job);
   void *of; // the caller's
   // the state

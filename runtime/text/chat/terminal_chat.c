@@ -56,10 +56,9 @@ static size_t first_turns(void) // those that stay
 
 // ---- an answer ---------------------------------------------------------------------------------
 
-static bool made(struct job *job, int token, const struct candidate *best)
+static bool made(struct job *job, const struct slot_work *t)
 {
-  (void)best;
-  if (settings_end_at(now.settings, token) || token == now.turn_end) return true;
+  if (settings_end_at(now.settings, t->token) || t->token == now.turn_end) return true;
   const bool stops = answer_grow(&now.text, job->ids + job->prompt_count,
                                  (size_t)(job->count - job->prompt_count), now.options->stop);
   now.failed |= now.text.failed || !answer_print(&now.text, stdout, stops);
@@ -84,7 +83,7 @@ static bool answer(const struct ids *ids, struct failure *why)
   now.ended = false;
   now.job = (struct job){.ids = own,
                          .prompt_count = (int)ids->count,
-                         .most = now.options->make ? now.options->make : INT_MAX,
+                         .most = now.settings->most ? now.settings->most : INT_MAX,
                          .how = now.settings->sampling,
                          .number = number++,
                          .made = made,

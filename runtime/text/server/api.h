@@ -13,7 +13,7 @@ struct api {
   const char *why_no_chat;
   const char *model;        // its name
   const char *const *stops; // for all requests; NULL-terminated
-  int most;                 // tokens of an answer; 0: as many as fit
+  int most;                 // tokens of an answer, by the command line; 0: it says none
   int queue;                // requests that wait for a slot
 };
 

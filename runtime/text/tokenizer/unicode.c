@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
+#include "text/tokenizer/unicode_ranges.h"
 
 // ---- bytes -------------------------------------------------------------------------------------
 
@@ -87,43 +88,20 @@ void add_lossy(struct bytes *b, const char *text, size_t count)
   }
 }
 
-// The library `tokenizers` has the letters and digits of Unicode 16; these are the ones that
-// Oniguruma 6.9.8, with Unicode 14, does not have. A text is searched with another letter, or
-// digit, of as many bytes in their place.
-enum category { LETTER, DIGIT };
-static const struct {
-  uint32_t first, last;
-  enum category is;
-} newer[] = {{0x1c89, 0x1c8a, LETTER},   {0xa7cb, 0xa7cd, LETTER},   {0xa7da, 0xa7dc, LETTER},
-             {0x105c0, 0x105f3, LETTER}, {0x10d40, 0x10d49, DIGIT},  {0x10d4a, 0x10d65, LETTER},
-             {0x10d6f, 0x10d85, LETTER}, {0x10ec2, 0x10ec4, LETTER}, {0x1123f, 0x11240, LETTER},
-             {0x11380, 0x11389, LETTER}, {0x1138b, 0x1138b, LETTER}, {0x1138e, 0x1138e, LETTER},
-             {0x11390, 0x113b5, LETTER}, {0x113b7, 0x113b7, LETTER}, {0x113d1, 0x113d1, LETTER},
-             {0x113d3, 0x113d3, LETTER}, {0x116d0, 0x116e3, DIGIT},  {0x11bc0, 0x11be0, LETTER},
-             {0x11bf0, 0x11bf9, DIGIT},  {0x11f02, 0x11f02, LETTER}, {0x11f04, 0x11f10, LETTER},
-             {0x11f12, 0x11f33, LETTER}, {0x11f50, 0x11f59, DIGIT},  {0x1342f, 0x1342f, LETTER},
-             {0x13441, 0x13446, LETTER}, {0x13460, 0x143fa, LETTER}, {0x16100, 0x1611d, LETTER},
-             {0x16130, 0x16139, DIGIT},  {0x16d40, 0x16d6c, LETTER}, {0x16d70, 0x16d79, DIGIT},
-             {0x18cff, 0x18cff, LETTER}, {0x1b132, 0x1b132, LETTER}, {0x1b155, 0x1b155, LETTER},
-             {0x1ccf0, 0x1ccf9, DIGIT},  {0x1d2c0, 0x1d2d3, DIGIT},  {0x1df25, 0x1df2a, LETTER},
-             {0x1e030, 0x1e06d, LETTER}, {0x1e4d0, 0x1e4eb, LETTER}, {0x1e4f0, 0x1e4f9, DIGIT},
-             {0x1e5d0, 0x1e5ed, LETTER}, {0x1e5f0, 0x1e5f0, LETTER}, {0x1e5f1, 0x1e5fa, DIGIT},
-             {0x2b739, 0x2b739, LETTER}, {0x2ebf0, 0x2ee5d, LETTER}, {0x31350, 0x323af, LETTER}};
-
-// A letter, and a digit, of so many bytes.
+// The library `tokenizers` has the characters of Unicode 16, and Oniguruma 6.9.8 those of Unicode
+// 14: a text is searched with others of the same classes, of as many bytes, in the place of those
+// that it does not have.
 static uint32_t stand_in(uint32_t code)
 {
-  static const uint32_t letter[] = {[2] = 0x5d0, [3] = 0xe01, [4] = 0x10450};
-  static const uint32_t digit[] = {[2] = 0x660, [3] = 0xe50, [4] = 0x1d7ce};
-  size_t low = 0, high = sizeof newer / sizeof *newer;
+  int low = 0, high = stand_in_count;
   while (low < high) {
-    const size_t at = (low + high) / 2;
-    if (code > newer[at].last)
+    const int at = (low + high) / 2;
+    if (code > stand_ins[at].last)
       low = at + 1;
-    else if (code < newer[at].first)
+    else if (code < stand_ins[at].first)
       high = at;
     else
-      return (newer[at].is == LETTER ? letter : digit)[code < 0x800 ? 2 : code < 0x10000 ? 3 : 4];
+      return stand_ins[at].other;
   }
   return code;
 }
@@ -135,32 +113,56 @@ bool is_space(uint32_t code)
          code == 0x202f || code == 0x205f || code == 0x3000;
 }
 
-bool is_of_word(uint32_t code)
+static bool is_among(const struct code_range *list, int count, uint32_t code)
 {
-  const bool joins = code == 0x200c || code == 0x200d;
-  return joins || ONIGENC_IS_CODE_CTYPE(ONIG_ENCODING_UTF8, stand_in(code), ONIGENC_CTYPE_WORD);
+  int low = 0, high = count;
+  while (low < high) {
+    const int at = (low + high) / 2;
+    if (code > list[at].last)
+      low = at + 1;
+    else if (code < list[at].first)
+      high = at;
+    else
+      return true;
+  }
+  return false;
 }
 
-static bool is_of_category(uint32_t code, const utf8proc_category_t *list, int n)
+bool is_of_word(uint32_t code)
 {
-  const utf8proc_category_t is = utf8proc_category((utf8proc_int32_t)code);
-  for (int i = 0; i < n; i++)
-    if (list[i] == is) return true;
-  return false;
+  return is_among(word_ranges, word_count, code);
 }
 
 bool is_numeric(uint32_t code)
 {
-  static const utf8proc_category_t numbers[] = {UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NL,
-                                                UTF8PROC_CATEGORY_NO};
-  return is_of_category(stand_in(code), numbers, 3);
+  return is_among(numeric_ranges, numeric_count, code);
 }
 
 bool is_mark(uint32_t code)
 {
-  static const utf8proc_category_t marks[] = {UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_MC,
-                                              UTF8PROC_CATEGORY_ME};
-  return is_of_category(code, marks, 3);
+  return is_among(combining_ranges, combining_count, code);
+}
+
+bool is_nonspacing(uint32_t code)
+{
+  return is_among(nonspacing_ranges, nonspacing_count, code);
+}
+
+bool is_punctuation(uint32_t code)
+{
+  return is_among(punctuation_ranges, punctuation_count, code);
+}
+
+bool is_control(uint32_t code)
+{
+  return code == 0 || is_among(control_ranges, control_count, code);
+}
+
+static uint32_t small_of(uint32_t code)
+{
+  for (int i = 0; i < lower_count && code >= lower_steps[i].first; i++)
+    if (code <= lower_steps[i].last) return (uint32_t)((int32_t)code + lower_steps[i].by);
+  return (uint32_t)utf8proc_tolower((utf8proc_int32_t)code);
 }
 
 void add_lowercase(struct bytes *b, const char *text, size_t count)
@@ -168,7 +170,7 @@ void add_lowercase(struct bytes *b, const char *text, size_t count)
   for (size_t i = 0; i < count;) {
     uint32_t code;
     const int n = utf8_at(text + i, count - i, &code);
-    add_code(b, (uint32_t)utf8proc_tolower((utf8proc_int32_t)code));
+    add_code(b, small_of(code));
     if (code == 0x130) add_code(b, 0x307); // the only letter whose small one is two characters
     i += (size_t)(n > 0 ? n : -n);
   }
@@ -200,8 +202,8 @@ size_t next_place(const struct bytes *text, size_t end, size_t first)
   return end + (size_t)(n > 0 ? n : -n);
 }
 
-bool add_normalized(struct bytes *b, const char *text, size_t count, enum normal_form form,
-                    struct failure *why)
+static bool add_known(struct bytes *b, const char *text, size_t count, enum normal_form form,
+                      struct failure *why)
 {
   static const utf8proc_option_t how[] = {
       [NFC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE,
@@ -216,6 +218,24 @@ bool add_normalized(struct bytes *b, const char *text, size_t count, enum normal
   add_bytes(b, (char *)made, (size_t)n);
   free(made);
   return true;
+}
+
+bool add_normalized(struct bytes *b, const char *text, size_t count, enum normal_form form,
+                    struct failure *why)
+{
+  size_t from = 0;
+  for (size_t i = 0; i < count;) {
+    uint32_t code;
+    const int n = utf8_at(text + i, count - i, &code);
+    const size_t size = (size_t)(n > 0 ? n : -n);
+    if (is_among(newer_ranges, newer_count, code)) {
+      if (i > from && !add_known(b, text + from, i - from, form, why)) return false;
+      add_bytes(b, text + i, size);
+      from = i + size;
+    }
+    i += size;
+  }
+  return from == count || add_known(b, text + from, count - from, form, why);
 }
 
 // ---- the letters of bytes ----------------------------------------------------------------------
@@ -255,21 +275,42 @@ struct pattern {
   OnigRegex code;
 };
 
-struct pattern *pattern_open(const char *text, size_t count, bool is_literal, struct failure *why)
+// In newer versions, as in the library, [:punct:] has symbols, too.
+static void add_punctuation(struct bytes *b, const char *text, size_t count)
 {
+  static const char name[] = "[:punct:]";
+  for (size_t i = 0; i < count;) {
+    const bool is = count - i >= sizeof name - 1 && !memcmp(text + i, name, sizeof name - 1);
+    add_bytes(b, is ? "\\p{P}\\p{S}" : text + i, is ? 10 : 1);
+    i += is ? sizeof name - 1 : 1;
+  }
+}
+
+struct pattern *pattern_open(const char *given, size_t length, bool is_literal, struct failure *why)
+{
+  struct bytes rule = {0};
+  add_bytes(&rule, "", 0);
+  if (is_literal)
+    add_bytes(&rule, given, length);
+  else
+    add_punctuation(&rule, given, length);
+  const char *text = rule.at;
+  const size_t count = rule.count;
   static pthread_once_t started = PTHREAD_ONCE_INIT;
   OnigErrorInfo about = {0};
   struct pattern *p = calloc(1, sizeof *p);
   pthread_once(&started, start_oniguruma);
   const OnigUChar *at = (const OnigUChar *)text;
-  const int error = p ? onig_new(&p->code, at, at + count, ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
-                                 is_literal ? ONIG_SYNTAX_ASIS : ONIG_SYNTAX_ONIGURUMA, &about)
-                      : ONIGERR_MEMORY;
-  if (error == ONIG_NORMAL) return p;
+  const int error = p && !rule.failed
+                        ? onig_new(&p->code, at, at + count, ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
+                                   is_literal ? ONIG_SYNTAX_ASIS : ONIG_SYNTAX_ONIGURUMA, &about)
+                        : ONIGERR_MEMORY;
   OnigUChar what[ONIG_MAX_ERROR_MESSAGE_LEN + 1] = "";
-  onig_error_code_to_str(what, error, &about);
+  if (error != ONIG_NORMAL) onig_error_code_to_str(what, error, &about); // it reads the rule
+  free_bytes(&rule);
+  if (error == ONIG_NORMAL) return p;
   free(p);
-  failed(why, "the regular expression '%.200s': %s", text, (const char *)what);
+  failed(why, "the regular expression '%.200s': %s", given, (const char *)what);
   return NULL;
 }
 

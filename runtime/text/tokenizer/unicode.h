@@ -28,11 +28,15 @@ void add_code(struct bytes *b, uint32_t code);
 void add_lossy(struct bytes *b, const char *text, size_t count);
 
 // White space, as Unicode says; a letter, a mark, a digit or what joins them, as \w of Rust's
-// library regex; a number of any kind; a mark.
+// library regex; a number of any kind; a mark; a mark that takes no room; punctuation; a control
+// or format character.
 bool is_space(uint32_t code);
 bool is_of_word(uint32_t code);
 bool is_numeric(uint32_t code);
 bool is_mark(uint32_t code);
+bool is_nonspacing(uint32_t code);
+bool is_punctuation(uint32_t code);
+bool is_control(uint32_t code);
 
 enum normal_form { NFC, NFD, NFKC, NFKD };
 
@@ -56,7 +60,8 @@ size_t next_place(const struct bytes *text, size_t end, size_t first);
 
 // A regular expression, of UTF-8.
 struct pattern;
-struct pattern *pattern_open(const char *text, size_t count, bool is_literal, struct failure *why);
+struct pattern *pattern_open(const char *given, size_t length, bool is_literal,
+                             struct failure *why);
 void pattern_close(struct pattern *p);
 
 // A text to search, which must stay.

@@ -10,6 +10,7 @@ and value is rounded to bfloat16 before attention, as a cache of that type does.
 import json
 import os
 import shutil
+import sys
 
 import torch
 import transformers.models.mistral.modeling_mistral as mistral
@@ -19,6 +20,9 @@ from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralF
 HERE = os.path.dirname(os.path.abspath(__file__))
 SIZES = dict(vocab_size=64, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=128, bos_token_id=None, eos_token_id=None)
+
+LONGROPE4 = {"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [2.0, 6.0]}
+LONGROPE = {"rope_theta": 1e4, "rope_type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [2.0, 6.0]}
 
 # Name: class of the configuration, of the model, what differs, and what version 4 has in the place of
 # rope_parameters; "-" means that the key is not there.
@@ -45,6 +49,13 @@ FAMILIES = {
                    dict(head_dim=4, attention_bias=True, tie_word_embeddings=True,
                         rope_parameters={"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}),
                    dict(rope_theta=1e4, rope_scaling={"type": "linear", "factor": 4.0}, head_dim="-")),
+    "llama_dynamic": (LlamaConfig, LlamaForCausalLM,
+                      dict(rope_parameters={"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}),
+                      dict(rope_theta=1e4, rope_scaling={"type": "dynamic", "factor": 4.0})),
+    "llama_short": (LlamaConfig, LlamaForCausalLM, dict(rope_parameters=dict(LONGROPE, original_max_position_embeddings=80)),
+                    dict(rope_theta=1e4, rope_scaling=dict(LONGROPE4, original_max_position_embeddings=80))),
+    "llama_long": (LlamaConfig, LlamaForCausalLM, dict(rope_parameters=dict(LONGROPE, original_max_position_embeddings=6)),
+                   dict(rope_theta=1e4, rope_scaling=dict(LONGROPE4, original_max_position_embeddings=6))),
     "llama_groups": (LlamaConfig, LlamaForCausalLM,
                      dict(hidden_size=24, num_attention_heads=12, num_key_value_heads=4, head_dim=4,
                           rope_parameters={"rope_type": "default", "rope_theta": 1e4}),
@@ -84,7 +95,8 @@ def greedy(model, prompt, count):
 def write_runs(model, path):
     generator = torch.Generator().manual_seed(3)
     runs, least = [], 1e9
-    for length in (1, 7, 19):
+    # Of long factors: prompts that are longer than the original length.
+    for length in (12, 7, 19) if os.path.basename(os.path.dirname(path)) == "llama_long" else (1, 7, 19):
         prompt = torch.randint(0, 64, (length,), generator=generator).tolist()
         tokens, top, gap = greedy(model, prompt, 20)
         runs.append(dict(prompt=prompt, tokens=tokens, top5=top))
@@ -138,5 +150,5 @@ def make(name):
 
 
 torch.set_num_threads(1)
-for each in FAMILIES:
+for each in sys.argv[1:] or FAMILIES:
     make(each)

@@ -1,6 +1,6 @@
 """Small tokenizers, each with a property of released ones, and what the library `tokenizers` makes of texts:
 make.py FOLDER writes NAME.json, and NAME.jsonl with a line for each text."""
-import json, os, sys
+import base64, json, os, sys
 import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -101,6 +101,98 @@ def end_of_word_bytes(): # CLIP
 def roberta():
     t = of_bytes()
     t.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 1))
+    return t
+
+# ---- models other than BPE -----------------------------------------------------------------------
+
+# sentencepiece's rules, of a few characters (`spm_train --normalization_rule_tsv`): the ligature fi, wide A, e with an accent
+# and its mark alone, a letter that becomes another one, a blank without width, a number in a circle, ss, an end of line.
+RULES = ("AAQAAAAwAAANJAAACgUAAAEAAIALAACAig0AABUAAIANAACAzAACAIENAAAYAACAzDwCAIjgAQB5DQAACQAAgJ99AAASAACAAwAAgIENAACLHQAAAAAAgKANAAAFAACAgDgCAA8AAICA"
+         "aQAAgQkAAKEdAAAHAACAHAAAAB8AAAAeAAAAgOACACAAAACs5AIAIgAAACUAAAAkAAAAJwAAACYAAAApAAAAKAAAACsAAAAqAAAALQAAACwAAAAvAAAALgAAADEAAACREAIAvCACADIA"
+         "AAA1AAAANAAAADcAAAA2AAAAOQAAADgAAAA7AAAAOgAAAD0AAAA8AAAAPwAAAD4AAABBAAAAQAAAAEMAAABCAAAARQAAAEQAAABHAAAARgAAAEkAAABIAAAASwAAAEoAAABNAAAAQSUB"
+         "AEIlAQBOAAAAUQAAAFAAAABTAAAAUgAAAFUAAABUAAAAVwAAAFYAAABZAAAAWAAAAFsAAABaAAAAXQAAAFwAAABfAAAAXgAAAGEAAABgAAAAYwAAAGIAAABlAAAAZAAAAGcAAABmAAAA"
+         "aQAAAGW0AgBrAAAAagAAAG0AAABhqQEAbwAAAG4AAABxAAAAcAAAAHMAAAByAAAAeMwCAHQAAAB3AAAAdgAAAHkAAAB4AAAAewAAAHoAAAB9AAAAfAAAAH8AAAB+AAAAgQAAAIAAAACD"
+         "AAAAggAAAIUAAACEAAAAhwAAAIYAAACJAAAAiAAAAIsAAACKAAAAjQAAAIwAAACPAAAAjgAAAJEAAACQAAAAkwAAAJIAAACVAAAAlAAAAJcAAACWAAAAmQAAAJgAAACbAAAAmgAAAJ0A"
+         "AACcAAAAnwAAAJ4AAAChAAAAoAAAAKMAAACiAAAApQAAAKQAAACnAAAApgAAAKkAAACoAAAAqwAAAKoAAACtAAAArAAAAK8AAACuAAAAsQAAALAAAACzAAAAsgAAALUAAAC0AAAAtwAA"
+         "ALYAAAC5AAAAuAAAALsAAAC6AAAAvQAAALwAAAC/AAAAvgAAAMxMAQDAAAAAwwAAAMIAAADFAAAAxAAAAMcAAADGAAAAzBwBAMgAAADLAAAAygAAAM0AAADMAAAAzwAAAMN8AQDRAAAA"
+         "0AAAANMAAADSAAAA1QAAANQAAADXAAAA1gAAANkAAADYAAAA2wAAANoAAADdAAAA3AAAAN8AAADeAAAA4QAAAOAAAADjAAAA77QBAOUAAADkAAAA5wAAAOYAAADpAAAA6AAAAOsAAADq"
+         "AAAA7QAAAOwAAADiOAEA4+ABAPEAAADwAAAA8wAAAPIAAAD1AAAA9AAAAPcAAAD2AAAA+QAAAPgAAAD7AAAA+gAAAP0AAAD8AAAA/wAAAP4AAAAAIAAnADEAQQBRAGEAYgBmaQBzcwDD"
+         "pQDDqQA=")
+BYTES = [("<0x%02X>" % i, -5.0) for i in range(256)]
+
+def unigram(norm, pre, dec, byte_fallback=False, corpus=CORPUS, vocab=400, unk=True):
+    t = Tokenizer(models.Unigram())
+    t.normalizer, t.pre_tokenizer = norm, pre
+    t.train_from_iterator(corpus, trainers.UnigramTrainer(vocab_size=vocab, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False))
+    d = json.loads(t.to_str())
+    pieces = d["model"]["vocab"] + (BYTES if byte_fallback else [])
+    d["model"].update(vocab=[[p, round(s, 6)] for p, s in pieces], byte_fallback=byte_fallback, unk_id=2 if unk else None)
+    t = Tokenizer.from_str(json.dumps(d))
+    t.decoder = dec
+    return t
+
+@case
+def unigram_t5():
+    rules = normalizers.Sequence([normalizers.Precompiled(base64.b64decode(RULES)), normalizers.Strip(False, True), normalizers.Replace(Regex(" {2,}"), "▁")])
+    meta = dict(replacement="▁", prepend_scheme="always")
+    t = unigram(rules, pre_tokenizers.Metaspace(**meta), decoders.Metaspace(**meta))
+    t.post_processor = processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)])
+    return t
+@case
+def unigram_bytes(): # as Gemma's
+    return unigram(normalizers.Replace(" ", "▁"), pre_tokenizers.Split(" ", "merged_with_previous"),
+                   decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]), byte_fallback=True)
+@case
+def unigram_words(): # as XLM-RoBERTa's
+    t = unigram(normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]),
+                pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="first", split=False)]), decoders.Metaspace())
+    t.add_special_tokens([AddedToken("[MASK]", lstrip=True)])
+    return t
+
+def wordpiece(norm, pre=pre_tokenizers.BertPreTokenizer(), cleanup=True, prefix="##", **kw):
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]", **kw))
+    t.normalizer, t.pre_tokenizer = norm, pre
+    t.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=420, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], show_progress=False,
+                                                            continuing_subword_prefix=prefix))
+    t.decoder = decoders.WordPiece(prefix=prefix, cleanup=cleanup)
+    return t
+
+@case
+def bert_uncased():
+    t = wordpiece(normalizers.BertNormalizer())
+    t.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    return t
+@case
+def bert_cased():
+    t = wordpiece(normalizers.BertNormalizer(lowercase=False), cleanup=False)
+    t.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return t
+@case
+def bert_accents(): return wordpiece(normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=True))
+@case
+def wordpiece_short(): return wordpiece(normalizers.NFC(), pre_tokenizers.WhitespaceSplit(), max_input_chars_per_word=6)
+@case
+def word_level():
+    t = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+    t.normalizer, t.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Whitespace()
+    t.train_from_iterator(CORPUS, trainers.WordLevelTrainer(vocab_size=90, special_tokens=["[UNK]", "[CLS]"], show_progress=False))
+    return t
+@case
+def letters_ctc(): # as Wav2Vec 2's
+    vocab = {t: i for i, t in enumerate(["<pad>", "<s>", "</s>", "<unk>", "|", *"abcdefghijklmnopqrstuvwxyz'.!?, n"])}
+    t = Tokenizer(models.WordLevel(vocab, unk_token="<unk>"))
+    t.pre_tokenizer = pre_tokenizers.FixedLength(1)
+    t.decoder = decoders.CTC()
+    return t
+@case
+def delimited(): return bpe(pre_tokenizers.Sequence([pre_tokenizers.CharDelimiterSplit("e"), pre_tokenizers.FixedLength(4)]), unk="<unk>", fuse_unk=True)
+@case
+def prefixed_bytes():
+    t = bpe(pre_tokenizers.WhitespaceSplit(), unk="<unk>", byte_fallback=True, continuing_subword_prefix="##")
+    d = json.loads(t.to_str())
+    del d["model"]["vocab"]["<0xE6>"] # of some characters not all bytes are there
+    t = Tokenizer.from_str(json.dumps(d))
+    t.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.WordPiece(prefix="##", cleanup=True)])
     return t
 
 for name, make in CASES.items():

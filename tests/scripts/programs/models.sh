@@ -53,6 +53,8 @@ on_meshes resnet resnet -D image=32 -D lr=1e-3
 meshes=("${few[@]}")
 for model in qwen2_window mistral; do on_meshes $model qwen -D seq=16; done
 on_meshes gemma gemma -D seq=16
+on_meshes phi3_long phi3 -D seq=16
+on_meshes llama_dynamic llama3 -D seq=16
 on_meshes falcon_groups falcon -D seq=16
 on_meshes bert_classes bert -D classes=3
 on_meshes resnet_basic resnet -D image=32 -D lr=1e-3

@@ -75,7 +75,9 @@ more with greedy gpt2_cuda cuda gpt2 prefill=16 slots=3 tp=2
 tokens=20
 for folder in "$families"/*/; do
   family=$(basename "$folder")
-  for tp in $(more echo 1 2) 3; do with greedy "${family}_$tp" plain "$family" prefill=8 slots=$tp tp=$tp; done
+  long=()
+  [ "$family" != llama_long ] || long=(long_rope=true)
+  for tp in $(more echo 1 2) 3; do with greedy "${family}_$tp" plain "$family" prefill=8 slots=$tp tp=$tp "${long[@]}"; done
 done
 # Tails of prompts that are few for a chunk of 32 tokens.
 with greedy mistral_tail plain mistral prefill=32 slots=2
@@ -103,7 +105,7 @@ grep -qx 'precision    15 of 20 parameters are stored as i8 and used as f32' "$W
 for folder in "$families"/*/; do
   for spelling in config config4; do
     cp "$folder/$spelling.json" "$WORK/config.json"
-    "$TPGEN" plans/generate.lua -D config="$WORK/config.json" --dump=lua > "$WORK/$spelling" || fail "$folder$spelling.json"
+    "$TPGEN" plans/generate.lua -D config="$WORK/config.json" -D context=6 --dump=lua > "$WORK/$spelling" || fail "$folder$spelling.json"
   done
   diff "$WORK/config" "$WORK/config4" > "$WORK/messages" && [ -s "$WORK/config" ] ||
     { head "$WORK/messages"; fail "$folder: another model by config4.json"; }
@@ -159,6 +161,36 @@ run llama "$WORK/ended" --weights "$WORK/ends" --prompts "$WORK/fifth.jsonl" --t
 echo '{"eos_token_id": [3, 8]}' > "$WORK/ends/generation_config.json"
 run llama_tp2 "$WORK/ended" --weights "$WORK/ends" --prompts "$WORK/fifth.jsonl" --tokens 40 2> "$WORK/messages" &&
   "$TOOLS/compare_answers" ends "$of/llama/generate.json" "$WORK/ended" || fail "the end tokens of generation_config.json"
+# With do_sample and no top_k transformers draws among 50: 3,000 draws at a temperature that makes all alike.
+mkdir "$WORK/drawing"
+cp "$of/llama/"*.safetensors "$WORK/drawing"
+for ((i = 0; i < 60; i++)); do sed -n $((i % 6 + 1))p "$WORK/llama.jsonl"; done > "$WORK/sixty.jsonl"
+# drawn_of CONFIG EXPRESSION: n draws by this generation_config.json, of which `outside` are none of the 50 best.
+drawn_of() {
+  echo "$1" > "$WORK/drawing/generation_config.json"
+  run llama_tp2 "$WORK/sixty" --weights "$WORK/drawing" --prompts "$WORK/sixty.jsonl" --top 50 2> "$WORK/messages" || { cat "$WORK/messages"; return 1; }
+  python3 - "$WORK/sixty" "$2" << 'END'
+import json, sys
+draws = [(i, dict(top)) for line in map(json.loads, open(sys.argv[1])) for i, top in zip(line["ids"], line["top50"])]
+n, outside, different = len(draws), sum(i not in top for i, top in draws), len({i for i, _ in draws})
+print(n, "draws,", outside, "outside of the best 50,", different, "tokens")
+sys.exit(not eval(sys.argv[2]))
+END
+}
+drawn_of '{"do_sample": true, "temperature": 50.0, "max_new_tokens": 50}' 'n == 3000 and outside == 0 and different > 200' ||
+  fail "draws by generation_config.json without top_k"
+drawn_of '{"do_sample": true, "temperature": 50, "top_k": null, "max_new_tokens": 3}' 'n == 180 and outside == 0' || fail "top_k of null"
+drawn_of '{"do_sample": true, "temperature": 50, "top_k": 0, "max_new_tokens": 3}' 'n == 180 and outside > 50' || fail "top_k of 0"
+drawn_of '{"do_sample": false, "temperature": 50, "typical_p": 0.5, "max_new_tokens": 3}' 'n == 180 and outside == 0 and different < 30' ||
+  fail "no do_sample"
+# What transformers would choose otherwise is refused.
+for member in '"no_repeat_ngram_size": 3' '"num_beams": 4' '"typical_p": 0.5' '"top_h": 0.4' '"suppress_tokens": [5]' '"min_new_tokens": 2' \
+  '"guidance_scale": 1.5' '"temperature": "warm"' '"top_k": -1' '"top_p": 1.5' '"max_new_tokens": 0' '"top_k": 2.5'; do
+  name=${member#\"} name=${name%%\"*}
+  echo "{\"do_sample\": true, \"length_penalty\": 2.0, \"renormalize_logits\": true, $member}" > "$WORK/drawing/generation_config.json"
+  ! run llama_tp2 "$WORK/sixty" --weights "$WORK/drawing" --prompts "$WORK/fifth.jsonl" 2> "$WORK/messages" &&
+    grep -q "generation_config.json: $name is " "$WORK/messages" || { cat "$WORK/messages"; fail "$member is not refused"; }
+done
 # The context ends an answer: 80 tokens, of which the prompt has 30.
 sed -n 6p "$WORK/llama.jsonl" > "$WORK/sixth.jsonl"
 run llama "$WORK/full" --weights "$of/llama" --prompts "$WORK/sixth.jsonl" 2> "$WORK/messages" &&
@@ -212,7 +244,7 @@ rm "$WORK/tokenizer_config.json"
 
 mutants=300 some=10
 [ -z "${SOAK:-}" ] || mutants=34000 some=1000
-for file in "$golden"/tokenizer/*/tokenizer.json; do
+for file in "$golden"/tokenizer/*/tokenizer.json "$golden"/tokenizer_kinds/{unigram_t5,unigram_bytes,bert_uncased,letters_ctc,prefixed_bytes}.json; do
   "$TOOLS/fuzz_text" "$file" "$WORK/mutant.json" 0 $mutants > "$WORK/messages" 2>&1 || { cat "$WORK/messages"; fail "mutants of $file"; }
 done
 # tame COMMAND...: it ends by itself, well or with one message of a rank.
@@ -265,5 +297,15 @@ refuses "--prompt, --prompts, --chat or --serve, not several" --prompts "$WORK/h
 refuses "generates takes --weights and prompts" --prompt Hello --data "$WORK/hello"
 "$TPGEN" plans/generate.lua -D config="$of/gpt2/config.json" -D context=97 -o "$WORK/none" > "$WORK/refused" 2>&1 ||
   grep -q "context = 97 is too long" "$WORK/refused" && [ ! -d "$WORK/none" ] || fail "more positions than a model has"
+
+# A program has one rotary embedding.
+refused_plan() {
+  ! "$TPGEN" plans/generate.lua -D config="$families/$1/config.json" --dump=lua "${@:3}" > "$WORK/refused" 2>&1 &&
+    grep -qF -- "$2" "$WORK/refused" || { head -n 3 "$WORK/refused"; fail "$1 ${*:3}: not refused with: $2"; }
+}
+refused_plan llama_dynamic "program has one: say context = 128, or less" -D context=129
+refused_plan llama_long "say context = 6, or less, or long_rope = true" -D context=80
+refused_plan llama_short "long_rope is for contexts of more than 80 tokens" -D context=80 -D long_rope=true
+refused_plan llama_bias "long_rope is for models whose rope_type is 'longrope'" -D context=80 -D long_rope=true
 
 finish "thirty programs have Hugging Face's tokens; draws, ends, texts, chats, hostile files and refusals"

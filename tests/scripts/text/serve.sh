@@ -22,42 +22,7 @@ export ASAN_OPTIONS=detect_leaks=1
 export LSAN_OPTIONS=suppressions=$WORK/leaks:print_suppressions=0
 printf 'leak:libgomp\nleak:libopenblas\n' > "$WORK/leaks"
 
-# serves ARGUMENTS...: starts the server at some port that is free; it is process $server, and answers at $at.
-server=''
-serves() {
-  local tried
-  for tried in 1 2 3 4 5; do
-    port=$((20000 + (RANDOM + $$ + tried) % 12000)) at=http://127.0.0.1:$port
-    : > "$WORK/served.log"
-    "$WORK/served/ranks" "${arguments[@]}" --serve $port "$@" > "$WORK/served.out" 2> "$WORK/served.log" &
-    server=$!
-    for ((i = 0; i < 600; i++)); do
-      ! grep -q '^listening at' "$WORK/served.log" || return 0
-      kill -0 $server 2> /dev/null || break
-      sleep 0.05
-    done
-    kill -9 $server 2> /dev/null || true
-  done
-  cat "$WORK/served.log"
-  fail "the server does not start"
-  finish
-}
-trap '[ -z "$server" ] || kill -9 $server 2> /dev/null || true' EXIT
-
-# stops SIGNAL: the server ends by it, within seconds, and all its ranks with it.
-stops() {
-  local status=0 rank ranks
-  ranks=$(cat /proc/$server/task/$server/children)
-  for rank in $ranks; do kill -s "$1" "$rank"; done
-  for ((i = 0; i < 100; i++)); do
-    kill -0 $server 2> /dev/null || break
-    sleep 0.1
-  done
-  ! kill -0 $server 2> /dev/null || { fail "the server does not end by SIG$1"; kill -9 $server; }
-  wait $server || status=$?
-  server=''
-  [ $status -eq 0 ] || { tail -n 30 "$WORK/served.log"; fail "the server ended by SIG$1 with status $status"; }
-}
+. "$root/tests/scripts/text/server.sh"
 
 # ask PATH BODY [CURL'S ARGUMENTS...]: the answer.
 ask() { curl -sS --max-time 60 -H 'Content-Type: application/json' -d "$2" "${@:3}" "$at$1"; }
@@ -138,10 +103,15 @@ curl -sS "${with[@]}" -H 'Content-Type: text/plain' -d '{"prompt": "a"}' "$at/v1
 refused 400 'prompt' /v1/completions '{}' "${with[@]}"
 refused 400 'JSON object' /v1/completions '[]' "${with[@]}"
 refused 400 '{"error"' /v1/completions '{"prompt": "a"' "${with[@]}"
-refused 400 "'n' can only be 1" /v1/completions '{"prompt": "a", "n": 2}' "${with[@]}"
-refused 400 "'logprobs' is not supported" /v1/completions '{"prompt": "a", "logprobs": 1}' "${with[@]}"
-for field in '"logprobs": 0' '"min_tokens": 5' '"ignore_eos": true' '"bad_words": ["a"]' '"guided_json": {"type": "object"}' '"grammar": "x"' '"logit_bias": {"1": 5}' \
-  '"response_format": {"type": "json_object"}' '"continue_final_message": true' '"chat_template": "x"' '"tools": [{}]' '"echo": true' '"suffix": "x"' '"nobody_knows": 1'; do
+refused 400 "'best_of' can only be the same as 'n'" /v1/completions '{"prompt": "a", "best_of": 2}' "${with[@]}"
+refused 400 "it asks for 4 answers; this server takes 3 at once" /v1/completions '{"prompt": ["a", "b"], "n": 2}' "${with[@]}"
+refused 400 "'logprobs' is to be a whole number" /v1/completions '{"prompt": "a", "logprobs": true}' "${with[@]}"
+refused 400 "'logprobs' is to be a number from 0 to 20" /v1/completions '{"prompt": "a", "logprobs": 21}' "${with[@]}"
+refused 400 "wants \\\"logprobs\\\": true" /v1/chat/completions '{"messages": [{"role": "user", "content": "a"}], "top_logprobs": 2}' "${with[@]}"
+refused 400 "'echo' is not supported" /v1/chat/completions '{"messages": [{"role": "user", "content": "a"}], "echo": true}' "${with[@]}"
+refused 400 "wants \\\"stream\\\": true" /v1/completions '{"prompt": "a", "stream_options": {}}' "${with[@]}"
+for field in '"min_tokens": 5' '"enable_thinking": false' '"skip_special_tokens": false' '"prompt_logprobs": 0' '"ignore_eos": true' '"bad_words": ["a"]' '"guided_json": {"type": "object"}' '"grammar": "x"' '"logit_bias": {"1": 5}' \
+  '"response_format": {"type": "json_object"}' '"continue_final_message": true' '"chat_template": "x"' '"tools": [{}]' '"suffix": "x"' '"nobody_knows": 1'; do
   name=${field#\"} name=${name%%\"*}
   refused 400 "'$name' is not supported" /v1/completions "{\"prompt\": \"a\", $field}" "${with[@]}"
   refused 400 "'$name' is not supported" /v1/chat/completions "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], $field}" "${with[@]}"
@@ -150,7 +120,9 @@ refused 400 "list of tokens" /v1/completions '{"prompt": "a", "stop_token_ids": 
 refused 400 "is to be an object" /v1/chat/completions '{"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": 1}' "${with[@]}"
 refused 400 "'temperature' is to be a number from 0" /v1/completions '{"prompt": "a", "temperature": -1}' "${with[@]}"
 refused 400 "whole number" /v1/completions '{"prompt": "a", "max_tokens": 1.5}' "${with[@]}"
-refused 400 "one text, or one list" /v1/completions '{"prompt": ["a", "b"]}' "${with[@]}"
+refused 400 "a text, a list of tokens, or a list of these" /v1/completions '{"prompt": ["a", 1]}' "${with[@]}"
+refused 400 "0 tokens" /v1/completions '{"prompt": []}' "${with[@]}"
+refused 400 "0 tokens" /v1/completions '{"prompt": ["a", []]}' "${with[@]}"
 refused 400 "the model knows" /v1/completions '{"prompt": [256]}' "${with[@]}"
 refused 400 "the context is 80" /v1/completions "{\"prompt\": \"$(printf 'x%.0s' {1..80})\"}" "${with[@]}"
 refused 400 "a message's role" /v1/chat/completions '{"messages": [{"role": "x", "content": "a"}]}' "${with[@]}"

@@ -417,18 +417,52 @@ local function stretched_as_yarn(frequency, s, theta)
   return raw.add(raw.mul(slower, slow), raw.mul(frequency, raw.sub(1.0, slow))), times
 end
 
-local NUMBERS = {llama3 = LLAMA3, linear = {"factor"}, yarn = YARN, default = {}}
+-- [n] with these numbers.
+local function row_of(numbers)
+  local place, row = base.index_row(#numbers), raw.full({#numbers}, numbers[#numbers])
+  for i = #numbers - 1, 1, -1 do
+    if numbers[i] ~= numbers[i + 1] then row = raw.where(raw.lt(place, i), numbers[i], row) end
+  end
+  return row
+end
 
--- scaling: {rope_type = "llama3", factor = 8, ...}, {rope_type = "yarn", ...} or {rope_type = "linear",
--- factor = 2}, under the names of Hugging Face's config.json.
-local function stretched(frequency, scaling, theta)
+-- LongRoPE's: each pair has a factor of its own, one of two lists' by the length of the sequence. The second result
+-- multiplies cosines and sines.
+local function stretched_as_longrope(frequency, s, theta)
+  local half, original = core.shape(frequency)[1], s.original_max_position_embeddings
+  local name = s.sequence_length > original and "long_factor" or "short_factor"
+  if #s[name] ~= half then
+    misfit("scaling's %s must have a number for each of the %d pairs, not %d", name, half, #s[name])
+  end
+  local even = raw.to(raw.mul(base.index_row(half), 2), "float32")
+  local turns = raw.pow(theta, append("div", {even, raw.full({}, 2.0 * half)}))
+  local times = s.attention_factor
+    or (s.factor <= 1 and 1 or math.sqrt(1 + math.log(s.factor) / math.log(original)))
+  return raw.div(1, raw.mul(row_of(s[name]), turns)), times
+end
+
+-- NTK's: theta grows with the length of a sequence that is longer than the model's.
+local function stretched_as_dynamic(frequency, s, theta)
+  local size, most = 2 * core.shape(frequency)[1], s.max_position_embeddings
+  if size == 2 then misfit("a head of size 2 cannot be scaled dynamically") end
+  local grown = s.factor * math.max(s.sequence_length, most) / most - (s.factor - 1)
+  return inverse_frequencies(size, theta * grown ^ (size / (size - 2)))
+end
+
+local LONGROPE = {"factor", "original_max_position_embeddings", "sequence_length"}
+local DYNAMIC = {"factor", "max_position_embeddings", "sequence_length"}
+local NUMBERS = {llama3 = LLAMA3, linear = {"factor"}, yarn = YARN, longrope = LONGROPE, dynamic = DYNAMIC, default = {}}
+
+-- scaling: {rope_type = "llama3", factor = 8, ...}, {rope_type = "linear", factor = 2} and so on, under the names of
+-- Hugging Face's config.json. length: of the sequences, if the tables say it.
+local function stretched(frequency, scaling, theta, length)
   if base.kind(scaling) ~= "table" then
     misfit("scaling must be a table such as {rope_type = 'linear', factor = 2}, not %s",
       base.a(scaling))
   end
   local kind, known, s = rawget(scaling, "rope_type"), {"rope_type"}, {}
   if not NUMBERS[kind] then
-    misfit("rope_type must be 'llama3', 'yarn', 'linear' or 'default', not %s", base.a(kind))
+    misfit("rope_type must be 'llama3', 'yarn', 'linear', 'longrope', 'dynamic' or 'default', not %s", base.a(kind))
   end
   local function take(name, usual)
     local value = rawget(scaling, name)
@@ -436,7 +470,12 @@ local function stretched(frequency, scaling, theta)
     if value == nil then value = usual end
     s[name] = positive(value, "scaling's " .. name)
   end
-  for _, name in ipairs(NUMBERS[kind]) do take(name) end
+  for _, name in ipairs(NUMBERS[kind]) do
+    if name == "sequence_length" and not length and rawget(scaling, name) == nil then
+      misfit("'%s' depends on the length of the sequences: with a tensor of positions say scaling's sequence_length", kind)
+    end
+    take(name, name == "sequence_length" and length or nil)
+  end
   if kind == "yarn" then
     take("beta_fast", 32)
     take("beta_slow", 1)
@@ -449,7 +488,19 @@ local function stretched(frequency, scaling, theta)
       if value == nil or value == 0 then known[#known + 1] = name else take(name) end
     end
   end
+  if kind == "longrope" then
+    if rawget(scaling, "attention_factor") ~= nil then take("attention_factor") end
+    for _, name in ipairs{"short_factor", "long_factor"} do
+      local list = rawget(scaling, name)
+      known[#known + 1] = name
+      if base.kind(list) ~= "table" or rawlen(list) == 0 then misfit("scaling's %s must be a list of numbers, not %s", name, base.a(list)) end
+      s[name] = {}
+      for i = 1, rawlen(list) do s[name][i] = positive(rawget(list, i), "each of scaling's " .. name) end
+    end
+  end
   base.options_of(scaling, known)
+  if kind == "longrope" then return stretched_as_longrope(frequency, s, theta) end
+  if kind == "dynamic" then return stretched_as_dynamic(frequency, s, theta) end
   if kind == "yarn" then return stretched_as_yarn(frequency, s, theta) end
   if kind == "llama3" then return stretched_as_llama3(frequency, s) end
   if kind == "linear" then return append("div", {frequency, raw.full({}, s.factor)}) end
@@ -457,8 +508,9 @@ local function stretched(frequency, scaling, theta)
 end
 
 --- F.rotary_tables(length, size, theta = 10000, scaling?): cosines and sines `[length, size / 2]`; `length` may be a
---- tensor of positions. `scaling` is config.json's: `{rope_type = "llama3", factor = 8, ...}`, `"yarn"` or
---- `"linear"`.
+--- tensor of positions. `scaling` is config.json's: `{rope_type = "llama3", factor = 8, ...}`, `"yarn"`, `"linear"`,
+--- `"longrope"` or `"dynamic"`. The last two depend on the length of the sequences: with positions `scaling` has
+--- `sequence_length`, too.
 define("rotary_tables", function(length, size, theta, scaling)
   local places = base.is_tensor(length) and length
   if not places then length = base.whole(length, "the sequence's length", 1, 2^31 - 1 | 0) end
@@ -466,7 +518,7 @@ define("rotary_tables", function(length, size, theta, scaling)
   if size % 2 ~= 0 then misfit("the size of a head must be even, not %d", size) end
   theta = positive(theta == nil and 10000 or theta, "theta")
   local frequency, times = inverse_frequencies(size, theta), nil
-  if scaling ~= nil then frequency, times = stretched(frequency, scaling, theta) end
+  if scaling ~= nil then frequency, times = stretched(frequency, scaling, theta, not places and length or nil) end
   local place = base.floating(places or base.index_row(length))
   local angle = raw.mul(raw.unsqueeze(place, -1), frequency)
   local cos, sin = raw.cos(angle), raw.sin(angle)
