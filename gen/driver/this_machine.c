@@ -92,8 +92,8 @@ static void measure(const char *folder)
                 program);
 }
 
-/* Whether the file exists, and is of this machine with its present cores. Ends tpgen if it is no such
-   file. */
+/* Whether the file exists, and is of this machine with its present cores. Ends tpgen if it is no
+   such file. */
 static bool is_measured_here(const char *path)
 {
   size_t length;
