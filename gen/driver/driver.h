@@ -112,6 +112,12 @@ void decide_reductions(void (*passes)(void));
    decide_reductions(), from that pass on. */
 void decide_recomputation(void (*passes)(void));
 
+/* ------------------------------------------------------------------------------ this_machine.c */
+
+/* Lets plans read the device.json of this machine. Measures the machine, if there is none and the
+   command line says --cluster this. */
+void know_this_machine(void);
+
 /* ------------------------------------------------------------------------------------ trials.c */
 
 /* What the rest of the passes leaves if they run from here. */
