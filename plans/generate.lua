@@ -1,8 +1,11 @@
 -- Continues texts with a model of Hugging Face: llama, mistral, qwen2, qwen3 or gpt2, by config.json's
--- model_type.
+-- model_type; or with any causal model that torch.export.save has saved.
 --
 --   tpgen plans/generate.lua -o out/ -D config=Llama-3.2-1B/config.json [-D tp=2 -D cp=2 -D context=8192 -D slots=4]
 --   out/run.sh --weights Llama-3.2-1B --prompts prompts.jsonl --tokens 100
+--
+--   tpgen plans/generate.lua -o out/ -D model=model.pt2 -D context=4096 [-D tp=2 -D slots=4]
+--   out/run.sh --weights model.pt2 --tokenizer FOLDER --prompt "..." --tokens 100
 
 local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
 
@@ -10,12 +13,14 @@ local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
 local tiny = {dim = 64, n_layers = 2, n_heads = 4, n_kv_heads = 2, head_dim = 16, hidden = 176, vocab = 256,
   theta = 10000, eps = 1e-6, tied = false, positions = 256}
 
+local archive = args.model ~= nil
 local learned = args.config and hugging_face.model_type(args.config) == "gpt2"
 local family = require(learned and "lib.gpt2_decoder" or "lib.decoder")
 local c = args.config and family.settings(args.config) or tiny
 
 local args = settings{
   shared.files,
+  {"model", nil, "an archive of torch.export with a symbolic number of tokens, in place of config", type = "text"},
   {"tp", 1, "ranks that share each layer", search = "tensor"},
   {"cp", 1, "ranks that share the context of the caches", search = "sequences"},
   {"context", math.min(c.positions, 8192), "tokens of a sequence; by default all positions of the model, at most 8192"},
@@ -31,11 +36,19 @@ if context > c.positions and c.learned then
 end
 c.scaling = hugging_face.scaling_within(c.scaling, context, args.long_rope)
 local mesh = device_mesh(cp > 1 and { {"cp", cp}, {"tp", tp} } or { {"tp", tp} })
-local model, names = family.open(c, {mesh = mesh, tp = tp, dp = 1, batch = 1})
+local model, names, vocab
+if archive then
+  local about
+  model, about = torch_export(args.model, {batch = 1, tokens = context})
+  vocab = about.outputs[1].shape[3]
+  if tp > 1 then parallelize(model, mesh.tp, auto()) end
+else
+  model, names = family.open(c, {mesh = mesh, tp = tp, dp = 1, batch = 1})
+end
 
 return generate{
   model = model,
-  vocab = c.vocab,
+  vocab = vocab or c.vocab,
   context = context,
   context_over = cp > 1 and mesh.cp or nil,
   slots = args.slots,

@@ -16,6 +16,7 @@ local args = settings{
   {"dp", function(a) return a.dp_shard end, "ranks that share the batch; by default dp_shard", type = "size", search = "data"},
   {"dp_shard", 1, "ranks of dp over which parameters, gradients and the optimizer's state are cut", search = "shards"},
   {"tp", 1, "ranks that share each layer, by auto()", search = "tensor"},
+  {"auto", false, "tpgen finds the mesh on --cluster, and all that is cut over it; tp and dp_shard above 1 stay"},
   {"lr", 1e-3, "AdamW's rate", type = "number"}, {"beta1", 0.9, "AdamW's decay of the mean gradient"},
   {"beta2", 0.999, "AdamW's decay of the mean square"}, {"weight_decay", 0.01, "AdamW's"},
   {"clip", nil, "the greatest norm of all gradients", type = "number"},
@@ -23,29 +24,21 @@ local args = settings{
 }
 local model, about = torch_export(args.model or error("say which archive: -D model=FILE"),
   args.batch and {batch = args.batch})
-local tp, dp, dp_shard = args.tp, args.dp, args.dp_shard
+local tp, dp, dp_shard, finds = args.tp, args.dp, args.dp_shard, args.auto
+if finds and (dp > dp_shard or args.loss == "none") then error("auto=true is for training, and finds dp itself") end
 if dp % dp_shard ~= 0 then error("dp = " .. dp .. " ranks are not in groups of dp_shard = " .. dp_shard) end
 local hybrid = dp_shard > 1 and dp_shard < dp
-local mesh = hybrid and device_mesh{{"dp_replicate", dp // dp_shard}, {"dp_shard", dp_shard}, {"tp", tp}}
-  or device_mesh{{"dp", dp}, {"tp", tp}}
-local data_parallel = hybrid and mesh{"dp_replicate", "dp_shard"} or mesh.dp
+local mesh = not finds and (hybrid and device_mesh{{"dp_replicate", dp // dp_shard}, {"dp_shard", dp_shard}, {"tp", tp}}
+  or device_mesh{{"dp", dp}, {"tp", tp}})
+local data_parallel = mesh and (hybrid and mesh{"dp_replicate", "dp_shard"} or mesh.dp)
 
 -- --------------------------------------------------------------------------------- tensor parallelism
 
--- tpgen finds the placements itself, and prints them. A projection that makes several things at once, as q, k and v, is
--- cut part by part.
-local PROJECTIONS = {Linear = true, Conv1D = true, MultiheadAttention = true}
-if tp > 1 then
-  local parts = {}
-  for _, m in ipairs(about.modules) do
-    if m.parts and PROJECTIONS[m.class] then parts[m.path] = ModuleLayouts{parts = m.parts} end
-  end
-  parallelize(model, mesh.tp, parts)
-  parallelize(model, mesh.tp, auto())
-end
+-- tpgen finds the placements itself, and prints them.
+if mesh and tp > 1 then parallelize(model, mesh.tp, auto()) end
 
 -- A unit for each layer of a list, and one for all else.
-if dp_shard > 1 then
+if mesh and dp_shard > 1 then
   local function at(path)
     local m = model
     for part in string.gmatch(path, "[^.]+") do
@@ -89,7 +82,7 @@ if loss == "cross_entropy" then
 elseif loss == "mse" then
   batch.target = drawn(logits.shape, "float32")
 end
-batch = distribute(batch, data_parallel, hybrid and {Shard(0), Shard(0)} or Shard(0))
+if mesh then distribute(batch, data_parallel, hybrid and {Shard(0), Shard(0)} or Shard(0)) end
 
 local function forward(m, b)
   local given = {}
@@ -119,4 +112,5 @@ return train{
   optimizer = AdamW{lr = args.lr, betas = {args.beta1, args.beta2},
     weight_decay = args.weight_decay},
   clip = args.clip, steps = args.steps, seed = args.seed,
+  parallel = finds and auto{tp = tp > 1 and tp or nil, dp_shard = dp_shard > 1 and dp_shard or nil} or nil,
 }

@@ -146,6 +146,7 @@ struct solution {
   int *made_as; /* by value: the layout in which its operation leaves it */
   double *kept; /* by parameter, of first ones: the bytes that a rank keeps of it */
   double cost, parameters;
+  double moved; /* of the cost, without the price of parameters */
   bool is_exact;
 };
 

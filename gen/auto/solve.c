@@ -44,7 +44,8 @@ struct solving {
   /* By value: whether it, or an equal one, has a gradient; it by itself; whether it is made of
      constants. */
   bool *has_gradient, *has_own, *is_free;
-  bool *works; /* by operation: ranks are to divide it */
+  bool *works;  /* by operation: ranks are to divide it */
+  double large; /* a parameter of so many bytes is cut, if anything cuts it; 0: none has to be */
   int npart, part_room;
   struct folded_op *part;
   struct cost_tables *tables;
@@ -230,7 +231,7 @@ static void set_parameter_domain(const struct solving *g, struct node *n, int va
     stated |= graph->unit[v->unit].shards | graph->unit[v->unit].copies;
     gathered = graph->unit[v->unit].shards & open;
   }
-  const bool may_gather = v->unit == NONE && v->shape.ndim > 0;
+  const bool may_gather = v->unit == NONE && v->shape.ndim > 0 && !g->asked->cuts_large;
   for (int i = 0; i < whole.n; i++) {
     const struct layout l = layout_of_number(whole.home[i].layout);
     unsigned is_whole = 0;
@@ -393,11 +394,29 @@ static double cost_of_output(const struct solving *g, const struct op *op, int k
   return cost / g->s.parts;
 }
 
+/* The price of the bytes that a rank keeps. */
 static double price_of_home(const struct solving *g, int parameter, struct home h)
 {
+  static const double OF_LARGE = 1e4; /* whatever moves */
   const struct value *v = &graph->value[parameter];
-  return g->what->price * g->node[parameter].members *
+  const bool is_large = g->large > 0 && bytes_of(parameter, v->type) >= g->large;
+  return (is_large ? OF_LARGE : g->what->price) * g->node[parameter].members *
          bytes_of_part(parameter, cut_home(g, &v->shape, h));
+}
+
+/* Where all large parameters are to be cut: not norms, biases and the like. */
+static double least_large(const struct automatic *a)
+{
+  static const double PART_OF_MEAN = 1.0 / 16;
+  double sum = 0;
+  int n = 0;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role != PARAMETER || !a->chooses[v->module]) continue;
+    sum += bytes_of(i, v->type);
+    n++;
+  }
+  return a->cuts_large && n ? sum / n * PART_OF_MEAN : 0;
 }
 
 /* ------------------------------------------------------------------------------------ the tables
@@ -783,6 +802,7 @@ static void read_solution(struct solving *g, struct solution *to, const int *val
   to->kept = alloc((size_t)(graph->nvalue + 1) * sizeof *to->kept);
   to->made_as = alloc((size_t)(graph->nvalue + 1) * sizeof *to->made_as);
   for (int i = 0; i < graph->nvalue; i++) to->made_as[i] = NONE;
+  to->moved = to->cost;
   for (int i = 0; i < g->f.nnode; i++)
     if (g->node[i].variable != NONE) {
       to->home[i] = g->node[i].home[value[g->node[i].variable]];
@@ -808,6 +828,7 @@ static void read_solution(struct solving *g, struct solution *to, const int *val
     const double bytes = bytes_of_part(i, cut_home(g, &v->shape, h));
     to->parameters += bytes;
     to->kept[node] = bytes;
+    to->moved -= price_of_home(g, node, h) / g->node[node].members;
   }
 }
 
@@ -815,7 +836,11 @@ struct solution solve_placements(const struct search_for *what)
 {
   const struct automatic *a = what->asked;
   struct solving *g = alloc(sizeof *g);
-  *g = (struct solving){.what = what, .asked = a, .f = fold_program(a), .s = make_space(a->dims)};
+  *g = (struct solving){.what = what,
+                        .asked = a,
+                        .f = fold_program(a),
+                        .s = make_space(a->dims),
+                        .large = least_large(a)};
   g->node = alloc((size_t)(g->f.nnode + 1) * sizeof *g->node);
   for (int i = 0; i < g->f.nnode; i++) g->node[i].variable = NONE;
   mark_values(g);

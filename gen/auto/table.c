@@ -107,7 +107,7 @@ static const char *style_in_lua(const struct style *s)
   for (int k = 0; k < s->nrequest; k++) {
     const struct layout_request *r = &s->request[k];
     if (r->what != REQUEST_PARAMETER || is_later_part(r->value)) continue;
-    put(&b, "%s%s = %s", is_first ? "" : ", ", last_name(graph->value[r->value].name),
+    put(&b, "%s%s = %s", is_first ? "" : ", ", lua_key(last_name(graph->value[r->value].name)),
         placement_in_lua(r->to));
     is_first = false;
   }
@@ -125,11 +125,6 @@ struct line {
   bool is_said;
 };
 
-static const char *quoted(const char *s)
-{
-  return text("[\"%s\"]", s);
-}
-
 /* Whether each module of the pattern has a line, and all say the same. */
 static bool all_have(const struct line *first, const char *const *pattern, const struct line *list,
                      int n)
@@ -141,34 +136,151 @@ static bool all_have(const struct line *first, const char *const *pattern, const
   return lines == modules;
 }
 
-static void put_styles(struct buffer *b, int first, int mesh_dim, const char *const *pattern)
+/* The k-th part of a path that is a number; NULL: it has fewer. */
+static const char *number_in_path(const char *path, int k)
 {
+  for (const char *at = path; *at; at += strcspn(at, "."), at += *at == '.')
+    if (strspn(at, "0123456789") == strcspn(at, ".") && k-- == 0) return at;
+  return NULL;
+}
+
+/* Whether two paths are equal but for their k-th number. */
+static bool equal_but_for(const char *a, const char *b, int k)
+{
+  const char *x = number_in_path(a, k), *y = number_in_path(b, k);
+  return x && y && x - a == y - b && !strncmp(a, b, (size_t)(x - a)) &&
+         !strcmp(x + strcspn(x, "."), y + strcspn(y, "."));
+}
+
+static int number_at(const char *path, int k)
+{
+  const char *at = number_in_path(path, k);
+  int number = 0;
+  for (; *at >= '0' && *at <= '9' && number < 1 << 24; at++) number = 10 * number + (*at - '0');
+  return number;
+}
+
+/* The modules that have what the i-th line says, and the same path but for the k-th number. */
+static int alike(const struct line *list, int n, int i, int k, bool *is_in)
+{
+  int found = 0;
+  for (int other = i; other < n; other++) {
+    is_in[other] = !list[other].is_said && !strcmp(list[other].what, list[i].what) &&
+                   equal_but_for(list[other].path, list[i].path, k);
+    found += is_in[other];
+  }
+  return found;
+}
+
+/* The path with this in the place of its k-th number. */
+static char *path_with(const char *path, int k, const char *number)
+{
+  const char *at = number_in_path(path, k);
+  return text("%.*s%s%s", (int)(at - path), path, number, at + strcspn(at, "."));
+}
+
+/* A pattern of numbers from `first` on, at most `last`: they differ in one digit, and those after
+   it are any: "[2-9]", "1[0-9]". *next: the number behind them. */
+static char *range_pattern(int first, int last, int *next)
+{
+  int width = 1;
+  while (first && first % (10 * width) == 0 && first + 10 * width - 1 <= last) width *= 10;
+  const int digit = first / width % 10;
+  int count = 1;
+  while (digit + count <= 9 && first + (count + 1) * width - 1 <= last) count++;
+  struct buffer b = {0};
+  if (first / width / 10) put(&b, "%d", first / width / 10);
+  put(&b, count > 1 ? "[%d-%d]" : "%d", digit, digit + count - 1);
+  *next = first + count * width;
+  for (; width > 1; width /= 10) put(&b, "[0-9]");
+  return b.text;
+}
+
+/* A pattern of all these modules, which differ in the k-th number; NULL: it would be too long. */
+static char *pattern_of(const struct line *list, int n, int i, int k, const bool *is_in)
+{
+  enum { LONGEST = 900 };
+  int modules = 0, found = 0, most = 0;
+  for (int m = 0; m < graph->nmodule; m++)
+    modules += equal_but_for(graph->module[m].path, list[i].path, k);
+  for (int other = i; other < n; other++) {
+    if (!is_in[other]) continue;
+    found++;
+    if (number_at(list[other].path, k) > most) most = number_at(list[other].path, k);
+  }
+  if (found == modules) return path_with(list[i].path, k, "*");
+  bool *has = alloc((size_t)most + 2);
+  for (int other = i; other < n; other++)
+    if (is_in[other]) has[number_at(list[other].path, k)] = true;
+  struct buffer b = {0};
+  for (int first = 0; first <= most; first++) {
+    int last = first, next;
+    if (!has[first]) continue;
+    while (has[last + 1]) last++;
+    for (int at = first; at <= last; at = next) {
+      const char *range = range_pattern(at, last, &next);
+      put(&b, "%s%s", b.length ? "|" : "", path_with(list[i].path, k, range));
+    }
+    first = last;
+  }
+  return b.length > LONGEST ? NULL : b.text;
+}
+
+/* One line for as many modules as can be: those that differ in one number. */
+static const char *say_alike(struct line *list, int n, int i)
+{
+  bool *is_in = alloc((size_t)n + 1);
+  int best = NONE, most = 1;
+  for (int k = 0; number_in_path(list[i].path, k); k++) {
+    const int found = alike(list, n, i, k, is_in);
+    if (found > most) most = found, best = k;
+  }
+  list[i].is_said = true;
+  if (best == NONE) return list[i].path;
+  list[i].is_said = false;
+  alike(list, n, i, best, is_in);
+  const char *pattern = pattern_of(list, n, i, best, is_in);
+  for (int other = i; other < n; other++) list[other].is_said |= pattern && is_in[other];
+  list[i].is_said = true;
+  return pattern ? pattern : list[i].path;
+}
+
+/* The table of styles over the dimension, a line for each pattern of modules: equal layers have one
+   line; and that of the model itself, or NULL. */
+static const char *table_of_styles(int first, int mesh_dim, const char *const *pattern,
+                                   const char **of_model)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
   struct line *list = alloc((size_t)(graph->nstyle - first + 1) * sizeof *list);
   int n = 0;
-  const char *of_model = NULL;
+  *of_model = NULL;
   for (int i = first; i < graph->nstyle; i++) {
     const struct style *s = &graph->style[i];
     if (s->mesh_dim != mesh_dim) continue;
     const char *path = graph->module[s->module].path;
     if (!*path)
-      of_model = style_in_lua(s);
+      *of_model = style_in_lua(s);
     else
       list[n++] = (struct line){pattern[s->module], path, style_in_lua(s), false};
   }
-  const char *mesh = printable(graph->mesh.name[mesh_dim]);
-  if (of_model) put(b, "parallelize(model, mesh.%s, %s)\n", mesh, of_model);
-  if (!n) return;
-  put(b, "parallelize(model, mesh.%s, {\n", mesh);
   for (int i = 0; i < n; i++) {
     if (list[i].is_said) continue;
     const bool is_whole = all_have(&list[i], pattern, list, n);
     for (int k = i; k < n && is_whole; k++)
       list[k].is_said |= !strcmp(list[k].pattern, list[i].pattern);
-    const char *key = is_whole ? list[i].pattern : list[i].path;
-    const bool is_name = key[strcspn(key, ".*0123456789")] == 0;
-    put(b, "  %s = %s,\n", is_name ? key : quoted(key), list[i].what);
+    const char *key = is_whole ? list[i].pattern : say_alike(list, n, i);
+    put(&b, "  %s = %s,\n", lua_key(key), list[i].what);
   }
-  put(b, "})\n");
+  return b.text;
+}
+
+static void put_styles(struct buffer *b, int first, int mesh_dim, const char *const *pattern)
+{
+  const char *of_model, *table = table_of_styles(first, mesh_dim, pattern, &of_model);
+  const char *mesh = printable(graph->mesh.name[mesh_dim]);
+  if (of_model) put(b, "parallelize(model, mesh.%s, %s)\n", mesh, of_model);
+  if (*table) put(b, "parallelize(model, mesh.%s, {\n%s})\n", mesh, table);
 }
 
 /* "model.layers[1].attention"; within an element of a list "layer.attention". */
@@ -186,8 +298,8 @@ static const char *module_in_lua(int module, int element)
       for (size_t i = 0; i < n; i++) number = 10 * number + at[i] - '0';
       put(&b, "[%d]", number + 1);
     } else {
-      put(&b, ".");
-      put_text(&b, at, n);
+      const char *name = text("%.*s", (int)n, at);
+      put(&b, is_lua_name(name) ? ".%s" : "%s", lua_key(name));
     }
     at += n;
     at += *at == '.';
@@ -245,6 +357,16 @@ static void put_units(struct buffer *b, int first)
   }
 }
 
+/* For plan.lua: the styles over the one dimension that auto() is for where tpgen finds the mesh. */
+static void note_table(int first, const struct automatic *a, const char *const *pattern)
+{
+  int d = 0;
+  while (!(a->dims >> d & 1)) d++;
+  const char *of_model, *table = table_of_styles(first, d, pattern, &of_model);
+  plan_options->parallel.styles =
+      of_model ? text("  %s, -- of the model itself\n%s", of_model, table) : table;
+}
+
 void print_styles(int first, int units, const struct automatic *a)
 {
   struct buffer b = {0};
@@ -253,6 +375,7 @@ void print_styles(int first, int units, const struct automatic *a)
   const char **pattern = alloc((size_t)(graph->nmodule + 1) * sizeof *pattern);
   for (int m = 0; m < graph->nmodule; m++) pattern[m] = starred_name(graph->module[m].path);
   for (int d = 0; d < graph->mesh.ndim; d++) put_styles(&b, first, d, pattern);
+  if (a->cuts_large) note_table(first, a, pattern);
   put_units(&b, units);
   if (first == graph->nstyle && units == graph->nunit) put(&b, "nothing: all is as it is\n");
   plan_options->notes = text("%s%s", plan_options->notes ? plan_options->notes : "", b.text);

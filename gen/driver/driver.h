@@ -25,8 +25,9 @@ void write_calibration(void);
 
 /* ---------------------------------------------------------------------------------- evaluate.c */
 
-/* The passes, without files, and the figures of the program: of a candidate of a search. */
-void evaluate_program(struct evaluated *to);
+/* The passes, without files, and the figures of the program: of a candidate of a search. passes:
+   run_all(). */
+void evaluate_program(struct evaluated *to, void (*passes)(void (*finish)(void)));
 
 /* ------------------------------------------------------------------------------ explain_cost.c */
 
@@ -49,6 +50,16 @@ const char *model_library(void);
 char *library_build(void);
 /* Its files, except the runtime's; tensors: those of a class whose names are known. */
 void add_library_files(const struct stacks *tensors);
+
+/* ----------------------------------------------------------------------------- parallel_plan.c */
+
+/* --search: sets the definitions of the command line to the best of the settings that the plan says
+   may vary. Ends tpgen where nothing fits or no program is asked for. passes: run_all(). */
+void search_settings(void (*passes)(void (*finish)(void)));
+/* After the pass `lua`: the same for train's parallel = auto{...}; the plan is read again. */
+void search_parallel_plan(void (*passes)(void (*finish)(void)));
+/* What a search found; NULL: nothing was searched. */
+const struct found *found_plan(void);
 
 /* --------------------------------------------------------------------------------- plan_help.c */
 

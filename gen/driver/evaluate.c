@@ -36,6 +36,7 @@ static struct evaluated evaluated_now(void)
   struct evaluated e = {.is_there = true,
                         .step = step_figures(),
                         .model = model_figures(),
+                        .operations = graph->nop,
                         .ranks = world_size(),
                         .has_stages = graph->stages != NULL,
                         .has_cluster = has_cluster(),
@@ -52,10 +53,10 @@ static struct evaluated evaluated_now(void)
   return e;
 }
 
-void evaluate_program(struct evaluated *to)
+void evaluate_program(struct evaluated *to, void (*passes)(void (*finish)(void)))
 {
   begin_ways(to);
-  run_all(note_figures);
+  passes(note_figures);
   const struct evaluated e = evaluated_now();
   keep_better_way(&e);
 }

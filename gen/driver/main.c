@@ -44,9 +44,10 @@ static const char move_usage[] =
     "  --json                for programs: steps, sent, received, bound\n";
 
 static const char calibrate_usage[] =
-    "\nusage: tpgen --calibrate -o DIRECTORY\n"
-    "Writes a program that measures the machine on which DIRECTORY/run.sh runs, and leaves\n"
-    "device.json there. A plan takes it in the place of a device's name: -D device=device.json.\n";
+    "\nusage: tpgen --calibrate [--target cpu|cuda] -o DIRECTORY\n"
+    "Writes a program that measures the machine on which DIRECTORY/run.sh runs, or its GPUs, and\n"
+    "leaves device.json there. A plan takes it in the place of a device's name:\n"
+    "-D device=device.json.\n";
 
 static const char report_usage[] =
     "\nusage: tpgen --report DIRECTORY [--metrics FILE] [-o FILE.html]\n"
@@ -259,10 +260,6 @@ static void check_options(int argc, char **argv)
         options.ndefinition || options.emit || options.trace || optind != argc)
       usage_error(2, "--calibrate takes no plan, only -o and --check");
     if (!options.out) usage_error(2, "say where the program goes: -o DIRECTORY");
-    if (target->streams)
-      usage_error(2,
-                  "--calibrate measures machines of the target cpu; a GPU's figures are those of "
-                  "its preset, as in -D device=H100");
     return;
   }
   if (options.schedule) {
@@ -401,29 +398,6 @@ static void main_finish(void)
   emit_steps(&programs);
 }
 
-/* --search: sets the definitions of the command line to the best; NULL: nothing is searched. Ends
-   tpgen where nothing fits or no program is asked for. */
-static const struct found *searched_plan(void)
-{
-  enum { NOTHING_FITS = 4 };
-  if (!options.search) return NULL;
-  const struct found *f = search_plan(evaluate_program);
-  print_found(f);
-  if (f->best == NONE) {
-    if (options.out) {
-      add_search_json(f);
-      add_report_page();
-      write_files(options.plan, "");
-    }
-    if (fflush(stdout) || ferror(stdout)) usage_error(3, "cannot write to standard output");
-    exit(NOTHING_FITS);
-  }
-  if (!options.out) end_printing();
-  options.ndefinition = definitions_of(f->space, &f->tried[f->best], &options.definition);
-  graph_open();
-  return f;
-}
-
 int main(int argc, char **argv)
 {
   signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error to report */
@@ -439,14 +413,14 @@ int main(int argc, char **argv)
   run_move_query();
   run_schedule_query();
   write_calibration();
-  const struct found *found = searched_plan();
+  search_settings(run_all);
   explain_cost();
 
   run_all(main_finish); /* the passes, in the order of ir/passes.h */
   emit_rest(&programs);
-  if (found) {
-    add_search_json(found);
-    add_chosen_plan(found);
+  if (found_plan()) {
+    add_search_json(found_plan());
+    add_chosen_plan(found_plan());
   }
   add_report_page();
   write_files(plan_shown(), plan_options->hash);

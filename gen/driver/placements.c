@@ -34,7 +34,7 @@ static bool is_better(const struct outcome *a, const struct outcome *b)
 static bool is_dearer(const struct outcome *o, const struct solution *s)
 {
   static const double MORE = 1.02, FEW_BYTES = 4096;
-  return !o->ended || o->received > MORE * s->cost + FEW_BYTES;
+  return !o->ended || o->received > MORE * s->moved + FEW_BYTES;
 }
 
 static struct outcome try_one(const struct solution *s)
@@ -43,36 +43,56 @@ static struct outcome try_one(const struct solution *s)
   return end_trial(begin_trial_of(try_solution));
 }
 
+/* Between two limits of parameters, the one at which memory, taken as a line between those of both,
+   is the limit. */
+struct bracket {
+  double low, high; /* limits of parameters: that fits, that does not */
+  double low_memory, high_memory;
+};
+
+static double guess(const struct bracket *b, double limit)
+{
+  static const double NEAR_LOW = 0.05, NEAR_HIGH = 0.95;
+  double part = (limit - b->low_memory) / (b->high_memory - b->low_memory);
+  part = part < NEAR_LOW ? NEAR_LOW : part > NEAR_HIGH ? NEAR_HIGH : part;
+  return b->low + (b->high - b->low) * part;
+}
+
 /* The solution that fits in the memory of a rank: the fewer parameters a rank keeps, the fewer
    gradients and states of the optimizer it has. The greatest limit of parameters with which it fits
-   is found by halving. */
-static struct solution fit_memory(struct solution s)
+   is looked for. */
+static struct solution fit_memory(struct solution s, const struct outcome *whole)
 {
-  enum { HALVINGS = 6 };
-  const struct outcome whole = try_one(&s);
-  if (!whole.ended || whole.memory <= asked->memory) return s;
+  enum { GUESSES = 3 };
+  const int64_t limit = asked->memory;
+  if (!whole->ended || whole->memory <= limit) return s;
   struct automatic within = *asked;
-  double low = least_parameters(asked), high = s.parameters;
-  within.parameters = (int64_t)low + 1;
+  struct bracket b = {.low = least_parameters(asked), .high = s.parameters};
+  within.parameters = (int64_t)b.low + 1;
   struct solution best = choose_placements(&within, 1.01);
   const struct outcome least = try_one(&best);
   if (!least.ended) return best; /* the passes will say why */
-  if (least.memory > asked->memory)
+  if (least.memory > limit)
     plan_error(
         asked->line,
         "auto: memory = %s: a rank needs %s with the placements that cost least, and %s with "
         "those that keep the fewest parameters: more ranks, a smaller batch, or checkpoint",
-        size_text(asked->memory), size_text(whole.memory), size_text(least.memory));
-  for (int i = 0; i < HALVINGS && high - low > 1; i++) {
-    const double middle = low + (high - low) / 2;
+        size_text(asked->memory), size_text(whole->memory), size_text(least.memory));
+  b.low_memory = (double)least.memory;
+  b.high_memory = (double)whole->memory;
+  for (int i = 0; i < GUESSES && b.high - b.low > 1; i++) {
+    const double middle = guess(&b, (double)limit);
     within.parameters = (int64_t)middle + 1;
     const struct solution now = choose_placements(&within, 1.01);
     const struct outcome o = try_one(&now);
-    if (o.ended && o.memory <= asked->memory) {
+    if (o.ended && o.memory <= limit) {
       best = now;
-      low = middle;
-    } else
-      high = middle;
+      b.low = middle;
+      b.low_memory = (double)o.memory;
+    } else {
+      b.high = middle;
+      if (o.ended) b.high_memory = (double)o.memory;
+    }
   }
   return best;
 }
@@ -101,7 +121,8 @@ void decide_placements(void (*passes)(void))
     if (is_better(&outcome[n], &outcome[best])) best = n;
     n++;
   }
-  if (asked->memory) list[best] = fit_memory(list[best]);
+  if (asked->memory && !is_quick) outcome[best] = try_one(&list[best]);
+  if (asked->memory) list[best] = fit_memory(list[best], &outcome[best]);
   if (!list[best].is_exact) ended_early("auto", "the cheapest placements", 1, "table of costs");
   add_styles_of(&list[best], asked);
 }

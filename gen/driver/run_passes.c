@@ -49,7 +49,8 @@ void run_passes(enum pass first, enum pass last)
       gather_explained();
     }
     run[pass]();
-    if (pass == PASS_LUA) decide_placements(try_from_plan);
+    if (pass == PASS_LUA) search_parallel_plan(run_all);
+    if (pass == PASS_PLAN - 1) decide_placements(try_from_plan);
     if (in_trial()) continue;
     if (!options.estimates) check(pass);
     dump(pass);

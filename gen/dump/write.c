@@ -273,7 +273,7 @@ static void put_styles(void)
 /* Only the pass `plan` uses them. */
 static void put_calls(void)
 {
-  for (int i = 0; i < graph->ncall && d.after == PASS_LUA; i++) {
+  for (int i = 0; i < graph->ncall && d.after < PASS_PLAN; i++) {
     const struct call *c = &graph->call[i];
     put(&d.b, "call ");
     put_module(c->module);
@@ -328,7 +328,7 @@ static void write_find_kept(void)
     if (graph->value[i].role != ACTIVATION || graph->value[i].is_output) write_keep_value(&todo, i);
   write_keep_value(&todo, graph->loss);
   write_keep_value(&todo, graph->norm);
-  for (int i = 0; i < graph->ncall && d.after == PASS_LUA; i++) {
+  for (int i = 0; i < graph->ncall && d.after < PASS_PLAN; i++) {
     const struct call *c = &graph->call[i];
     for (int k = 0; k < c->nin; k++) write_keep_value(&todo, c->in[k]);
     for (int k = 0; k < c->nout; k++) write_keep_value(&todo, c->out[k]);

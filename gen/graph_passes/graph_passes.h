@@ -3,6 +3,7 @@
 #define TPGEN_GRAPH_PASSES_H
 
 #include "util/util.h"
+#include "graph_passes/cut_time.h"
 #include "graph_passes/updates.h"
 #include "ir/ir.h"
 #include "pipeline/pipeline.h"

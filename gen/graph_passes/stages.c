@@ -354,7 +354,7 @@ void continue_stages(enum pass after)
 {
   const struct pipeline_stages *s = graph->stages;
   const char *why;
-  if (!s || after == PASS_LUA) return;
+  if (!s || after < PASS_PLAN) return;
   const struct pipeline *p = pipeline_here(&why);
   if (!p) plan_error(s->line, "pipeline: %s", why);
   if (p->stages != s->n || p->ranks != graph->mesh.size[s->mesh_dim])

@@ -9,6 +9,7 @@ struct automatic {
   unsigned dims;      /* a bit for each dimension of the mesh */
   int64_t memory;     /* the most bytes of a rank; 0: no limit */
   int64_t parameters; /* the most bytes of parameters that a rank keeps; 0: no limit */
+  bool cuts_large;    /* all large parameters are cut: of a mesh that tpgen finds */
   int line;
   bool *chooses; /* by module: whether its placements are chosen */
 };

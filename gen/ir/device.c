@@ -27,6 +27,12 @@
    masked tiles, element-wise kernels that are not fused. B200's are those of H100, scaled. The rest
    is public.
 
+   A step ends when the slowest rank ends it. GPUs of one kind differ in speed by 8 %, by their
+   manufacture and power limits (P. Sinha et al., "Not All GPUs Are Created Equal", 2022,
+   arXiv:2208.11035, on five clusters): that is the range of a box plot's whiskers, of 5.4 standard
+   deviations. The slowest of n is as much slower as the mean of the largest of n normal numbers.
+   The reaches above have that of a node's eight in them, and measured figures that of all measured.
+
    If the plan names no device, the target's default counts. The CPU target has none, since nothing
    is known of its machine: it has flat figures, good for comparing times with each other. */
 #include "ir/ir.h"
@@ -76,6 +82,29 @@ static const double FLAT_FLOPS[] = {50e12, 300e12, 500e12}, FLAT_BANDWIDTH = 2e1
 /* At so many keys, and with heads of that size, attention reaches half of its best. */
 static const double HALF_KEYS = 512, HALF_HEAD = 8;
 
+static const double SPEED_RANGE = 0.08, WHISKERS = 5.4;
+
+/* The mean of the largest of so many numbers with a normal distribution, in its deviations. */
+static double mean_of_largest(int n)
+{
+  static const double of[] = {0,      0.5642, 1.0294, 1.4236, 1.7660, 2.0697,
+                              2.3437, 2.5946, 2.8269, 3.0439, 3.2482, 3.4418,
+                              3.6261, 3.8023, 3.9714, 4.1341, 4.2911};
+  const int last = (int)(sizeof of / sizeof *of) - 1; /* of 1, 2, 4, ... */
+  int low = 0;
+  while (low < last - 1 && n >= 2 << low) low++;
+  const double part = (double)(n - (1 << low)) / (1 << low);
+  return of[low] + (part < 1 ? part : 1) * (of[low + 1] - of[low]);
+}
+
+double slowest_of_ranks(int ranks)
+{
+  const struct device *d = device();
+  const int known = d && d->measured ? measured_gpus(d->measured) : NODE_DEVICES;
+  if (!target->streams || ranks <= known) return 1;
+  return 1 + SPEED_RANGE / WHISKERS * (mean_of_largest(ranks) - mean_of_largest(known));
+}
+
 static const struct preset *preset_named(const char *name)
 {
   for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
@@ -109,6 +138,7 @@ const char *cluster_names(void)
 
 int64_t memory_of_device(const struct device *d)
 {
+  if (d->measured) return measured_bytes(d->measured);
   const struct preset *p = preset_named(d->name);
   return p ? p->memory : 0;
 }
@@ -116,14 +146,28 @@ int64_t memory_of_device(const struct device *d)
 int64_t reserve_of_device(void)
 {
   const struct device *d = device();
+  if (d && d->measured && target->libraries) return measured_reserve(graph->ngroup);
   const struct preset *p = d && d->name ? preset_named(d->name) : NULL;
   return p && target->libraries ? p->reserve : target->library_reserve;
+}
+
+double peak_of_device(const struct device *d, enum arithmetic a)
+{
+  const double known = d->measured ? measured_peak(d->measured, a) : 0;
+  return known > 0 ? known : d->flops[a];
 }
 
 struct cluster usual_cluster(const struct device *d)
 {
   const struct preset *p = preset_named(d->name);
   struct cluster c = {.name = d->name, .devices = NODE_DEVICES, .cards = NODE_DEVICES};
+  if (d->measured && target->streams) {
+    c.devices = c.cards = measured_devices(d->measured);
+    c.intra.latency = HOP_INSIDE;
+    c.inter.latency = HOP_OUTSIDE;
+    set_measured_links(&c, d->measured);
+    return c;
+  }
   if (!p) return c;
   c.intra = (struct link){p->intra, HOP_INSIDE};
   c.inter = (struct link){p->inter, HOP_OUTSIDE};

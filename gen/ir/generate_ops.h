@@ -14,6 +14,21 @@ OP(cached_attention, "b!grt!d!,bgt!d!,bgt!e!,n!gc!d!,n!gc!e!,b!,b!->b!grt!e!", "
 OP(cached_attention_parts,
    "b!grt!d!,bgt!d!,bgt!e!,n!p@gc!d!,n!p@gc!e!,b!,b!->pb!grt!e!:f32,pb!grt!:f32", "", no_grad,
    "window", "", "bgrtpcd bgrtpce", .cheap = COSTLY)
+/* The last tokens of each sequence and its t new ones: w - t that came before token number
+   `start`, zeros before the text, and those. The cache has the last r tokens of a slot, token i at
+   i % r, and gets the new ones. As above the last inputs are slot and start. */
+OP(recent,             "b!t!d,n!r!d,b!,b!->b!w!d", "", no_grad, "", "", "", .type = "f32",
+   .cheap = COSTLY)
+/* The sum of all tokens of the sequence up to each of the new ones. The cache has the last r
+   sums. */
+OP(running_sum,        "b!t!d,n!r!d,b!,b!->b!t!d", "", no_grad, "", "", "", .type = "f32",
+   .cheap = COSTLY)
+/* The tokens of a whole text, of the type of the first input, which has those of one call:
+   cut_time.c. The inputs are those of the two entries of a program that generates: tokens, slot,
+   start and last of the one, tokens, slot and start of the other. `bfloat16`: the type of its
+   caches. */
+OP(whole_text,      "",                     "",             no_grad,            "bfloat16", "", "",
+   .type = "a", .elements = ALL_OF_FIRST, .idle = true)
 /* Products with weights that are only read: stored as bfloat16, or as blocks of 32 numbers of 8
    bits after a scale (runtime/base/weight_blocks.h). The weight of a `transposed` one is [in,
    out]. */

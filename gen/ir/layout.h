@@ -31,6 +31,7 @@ enum memory_use {
   COPIED_BYTES,
   UPDATED_BYTES,
   OPTIMIZER_BYTES,
+  ROW_BYTES, /* of GPUs: by kernels that sum over rows */
   MEMORY_USES
 };
 enum element_function_kind {

@@ -4,7 +4,11 @@
    A run is a measurement with so many ranks on the machine at once; a plan takes that with as many
    ranks as it has, or the next smaller one. Between measured sizes a rate is interpolated on
    logarithmic scales, and beyond them it stays what it is at the edge. The file may have been
-   written by anybody: all that is read is checked. docs/calibration.md describes it. */
+   written by anybody: all that is read is checked. docs/calibration.md describes it.
+
+   Of CPUs the ranks share the machine, so there is a run for each number of ranks. Of GPUs there is
+   one run, with a rank on each: they share only links, and a collective was measured in groups of
+   each shape, so many ranks on so many nodes. */
 #include "ir/ir.h"
 
 #include <jansson.h>
@@ -47,14 +51,16 @@ struct attention_point {
 
 struct collective_curve {
   enum op_kind kind;
-  int ranks;
+  int ranks, nodes;
   bool is_bf16;
   struct curve curve; /* bytes, and seconds */
 };
 
 struct measured_run {
-  int ranks, threads;
-  double kernel; /* seconds of an empty one */
+  int ranks, threads; /* threads: of a GPU the multiprocessors */
+  double kernel;      /* seconds of an empty one, among others that are ready to run */
+  double launch;      /* of a GPU: seconds of the host for each; 0: not measured */
+  struct slower_beside beside;
   struct curve memory[MEMORY_USES];
   double function[ELEMENT_FUNCTIONS]; /* seconds of a thread for an element; 0: not measured */
   int ngrid, nbatch, ngroups, nattention, ncollective;
@@ -68,13 +74,18 @@ struct measured {
   const char *text; /* the whole, as JSON */
   const char *machine, *host, *when;
   double memory;
-  int cores, nrun;
+  int cores;                /* of CPUs */
+  int devices, nodes;       /* of GPUs: of a node, and the nodes */
+  int64_t libraries, group; /* bytes that libraries took of a GPU's memory, and each group more */
+  double peak[3];           /* by enum arithmetic, from the data sheet; 0: not known */
+  int nrun;
   struct measured_run *run;
 };
 
 /* ----------------------------------------------------------------------------------- the reader */
 
-static const char *const use_name[MEMORY_USES] = {"read", "write", "copy", "update", "optimizer"};
+static const char *const use_name[MEMORY_USES] = {"read",   "write",     "copy",
+                                                  "update", "optimizer", "rows"};
 static const char *const function_name[ELEMENT_FUNCTIONS] = {"copy", "add",  "div",  "sqrt", "exp",
                                                              "log",  "sin",  "pow",  "tanh", "erf",
                                                              "sum",  "norm", "gate", "bf16"};
@@ -111,6 +122,14 @@ static double number_within(const json_t *j, const char *path, double least, dou
   if (x >= least && x <= most) return x;
   note_wrong(text("%s must be a number from %g to %g", path, least, most));
   return least;
+}
+
+/* The same of an item of a list, whose path is written only where it is wrong: lists are long. */
+static double item_within(const json_t *list, int i, const char *path, double least, double most)
+{
+  const json_t *j = json_array_get(list, (size_t)i);
+  const double x = json_is_number(j) ? json_number_value(j) : NAN;
+  return x >= least && x <= most ? x : number_within(j, text("%s[%d]", path, i), least, most);
 }
 
 static double number_member(const json_t *in, const char *path, const char *name, double least,
@@ -203,10 +222,10 @@ static void read_grid(struct rate_grid *g, const json_t *in, const char *path)
   read_form(g->form, in, path);
   const int n = g->n = read_sizes(g->size, in, path);
   const json_t *list = seconds_list(in, path, n * n * n);
+  const char *here = text("%sseconds", path);
   g->rate = alloc((size_t)(n * n * n + 1) * sizeof *g->rate);
   for (int i = 0; i < n * n * n && !wrong; i++) {
-    double seconds = number_within(json_array_get(list, (size_t)i), text("%sseconds[%d]", path, i),
-                                   LEAST_SECONDS, MOST_SECONDS);
+    double seconds = item_within(list, i, here, LEAST_SECONDS, MOST_SECONDS);
     g->rate[i] = 2 * g->size[i / n / n] * g->size[i / n % n] * g->size[i % n] / seconds;
   }
 }
@@ -219,8 +238,7 @@ static void read_cubes(struct rate_of_batch *b, const json_t *in, const char *pa
   b->curve.n = read_sizes(size, in, path);
   const json_t *list = seconds_list(in, path, b->curve.n);
   for (int i = 0; i < b->curve.n; i++) {
-    double seconds = number_within(json_array_get(list, (size_t)i), text("%sseconds[%d]", path, i),
-                                   LEAST_SECONDS, MOST_SECONDS);
+    double seconds = item_within(list, i, text("%sseconds", path), LEAST_SECONDS, MOST_SECONDS);
     b->curve.at[i] = size[i];
     b->curve.is[i] = 2 * batch * size[i] * size[i] * size[i] / seconds;
   }
@@ -261,6 +279,9 @@ static void read_collective(struct collective_curve *c, const json_t *in, const 
     note_wrong(
         text("%skind must be all_gather, reduce_scatter, all_reduce, all_to_all or send", path));
   c->ranks = whole_member(in, path, "ranks", MOST_RANKS_MEASURED);
+  c->nodes = 1;
+  if (target->streams) c->nodes = whole_member(in, path, "nodes", MOST_RANKS_MEASURED);
+  if (c->ranks % c->nodes) note_wrong(text("%snodes must divide its ranks", path));
   c->is_bf16 = type_member(in, path) == IN_BFLOAT16;
   read_curve(&c->curve, member(in, path, "points", JSON_ARRAY), text("%spoints", path),
              LEAST_SECONDS, MOST_SECONDS);
@@ -278,15 +299,29 @@ static void read_collective(struct collective_curve *c, const json_t *in, const 
     }                                                                                              \
   } while (0)
 
+static void read_beside(struct slower_beside *b, const json_t *in, const char *path)
+{
+  enum { MOST = 100 };
+  if (!in) return;
+  b->arithmetic = number_member(in, path, "arithmetic", 1, MOST);
+  b->collective = number_member(in, path, "collective", 1, MOST);
+}
+
 static void read_run(struct measured_run *r, const json_t *in, const char *path)
 {
   r->ranks = whole_member(in, path, "ranks", MOST_RANKS_MEASURED);
-  r->threads = whole_member(in, path, "threads", MOST_SIZE);
+  r->threads = whole_member(in, path, target->streams ? "processors" : "threads", MOST_SIZE);
   r->kernel = number_member(in, path, "kernel", LEAST_SECONDS, 1);
+  if (target->streams) {
+    r->launch = number_member(in, path, "launch", LEAST_SECONDS, 1);
+    if (json_object_get(in, "beside"))
+      read_beside(&r->beside, member(in, path, "beside", JSON_OBJECT), text("%sbeside.", path));
+  }
   const json_t *memory = member(in, path, "memory", JSON_OBJECT);
   const json_t *functions = member(in, path, "functions", JSON_OBJECT);
   for (int i = 0; i < MEMORY_USES && memory; i++) {
     const char *here = text("%smemory.", path);
+    if (i == ROW_BYTES && !target->streams) continue;
     read_curve(&r->memory[i], member(memory, here, use_name[i], JSON_ARRAY),
                text("%s%s", here, use_name[i]), LEAST_RATE, MOST_RATE);
   }
@@ -302,6 +337,36 @@ static void read_run(struct measured_run *r, const json_t *in, const char *path)
   if (!r->ngrid) note_wrong(text("%sproducts has no items", path));
 }
 
+/* Of GPUs. */
+static void read_devices(struct measured *m, const json_t *whole)
+{
+  static const double MOST_BYTES = 1e15;
+  m->devices = whole_member(whole, "", "devices", MOST_RANKS_MEASURED);
+  m->nodes = whole_member(whole, "", "nodes", MOST_RANKS_MEASURED);
+  m->libraries = (int64_t)number_member(whole, "", "libraries", 0, MOST_BYTES);
+  m->group = (int64_t)number_member(whole, "", "group", 0, MOST_BYTES);
+  const json_t *peaks = member(whole, "", "peaks", JSON_OBJECT);
+  for (int i = 0; i < 3; i++)
+    if (json_object_get(peaks, arithmetic_word[i]))
+      m->peak[i] = number_member(peaks, "peaks.", arithmetic_word[i], LEAST_RATE, 1e21);
+}
+
+/* Its one run has a rank on each device, and its groups are of these. */
+static void check_devices(const struct measured *m)
+{
+  const struct measured_run *r = &m->run[0];
+  if (m->nrun > 1) note_wrong("runs has more than 1 item, and ranks on GPUs share none");
+  if (r->ranks != (int64_t)m->devices * m->nodes)
+    note_wrong(
+        text("runs[0].ranks must be devices times nodes, %lld", (long long)m->devices * m->nodes));
+  for (int i = 0; i < r->ncollective && !wrong; i++) {
+    const struct collective_curve *c = &r->collective[i];
+    const char *path = text("runs[0].collectives[%d]", i);
+    if (c->nodes > m->nodes || c->ranks / c->nodes > m->devices)
+      note_wrong(text("%s has more ranks or nodes than were measured", path));
+  }
+}
+
 static void read_all(struct measured *m, const json_t *whole)
 {
   if (!json_is_object(whole)) note_wrong("it must be an object");
@@ -312,13 +377,17 @@ static void read_all(struct measured *m, const json_t *whole)
   m->machine = word_member(whole, "", "machine");
   m->host = word_member(whole, "", "host");
   m->when = word_member(whole, "", "measured");
-  m->cores = whole_member(whole, "", "cores", MOST_RANKS_MEASURED);
+  if (target->streams)
+    read_devices(m, whole);
+  else
+    m->cores = whole_member(whole, "", "cores", MOST_RANKS_MEASURED);
   m->memory = number_member(whole, "", "memory", 1, 1e18);
   READ_ROWS(m->run, m->nrun, whole, "", "runs", MOST_RUNS, read_run);
   if (!m->nrun) note_wrong("runs has no items");
   for (int i = 1; i < m->nrun && !wrong; i++)
     if (m->run[i].ranks <= m->run[i - 1].ranks)
       note_wrong(text("runs[%d].ranks must be more than that of the run before", i));
+  if (target->streams && !wrong) check_devices(m);
 }
 
 const struct measured *read_measured(const char *json, size_t length, const char **why)
@@ -347,7 +416,7 @@ const char *measured_text(const struct measured *m)
 /* The run for a plan of so many ranks. */
 static const struct measured_run *run_of(const struct measured *m)
 {
-  int best = 0;
+  int best = 0; /* of GPUs there is one */
   for (int i = 0; i < m->nrun; i++)
     if (m->run[i].ranks <= world_size()) best = i;
   return &m->run[best];
@@ -380,6 +449,16 @@ int measured_threads(void)
 double measured_kernel(void)
 {
   return run_here()->kernel * crowding();
+}
+
+double measured_launch(void)
+{
+  return run_here()->launch;
+}
+
+struct slower_beside measured_beside(void)
+{
+  return run_here()->beside;
 }
 
 /* The position of x among n that increase: *low of them, and the part of the way to the next. */
@@ -514,27 +593,120 @@ double measured_attention(const struct measured_attention *a)
   return exp(sum / weights) * a->depth * a->tiles * crowding();
 }
 
-double measured_collective(enum op_kind kind, int ranks, double bytes, bool is_bf16)
+/* The curve of the nearest group that was measured: within a node, or over nodes, as this one. */
+static const struct collective_curve *curve_of(const struct measured *m, enum op_kind kind,
+                                               const struct group_spread *group, bool is_bf16)
 {
-  const struct measured_run *r = run_here();
+  const struct measured_run *r = run_of(m);
   const struct collective_curve *best = NULL;
   double best_fit = INFINITY;
   for (int i = 0; i < r->ncollective; i++) {
     const struct collective_curve *c = &r->collective[i];
-    if (c->kind != kind) continue;
-    double fit = 2 * fabs(log((double)ranks / c->ranks)) + (c->is_bf16 != is_bf16);
+    if (c->kind != kind || (c->nodes > 1) != (group->nodes > 1)) continue;
+    const double fit = 2 * fabs(log((double)group->members / c->ranks)) +
+                       2 * fabs(log((double)group->nodes / c->nodes)) + (c->is_bf16 != is_bf16);
     if (fit < best_fit) best = c, best_fit = fit;
   }
-  if (!best || bytes <= 0) return best ? best->curve.is[0] * crowding() : -1;
-  const struct curve *c = &best->curve;
+  return best;
+}
+
+bool measured_group(enum op_kind kind, const struct group_spread *group,
+                    struct group_spread *nearest)
+{
+  const struct collective_curve *c = curve_of(graph->mesh.device.measured, kind, group, false);
+  if (!c) return false;
+  *nearest = (struct group_spread){c->ranks, c->nodes, c->ranks / c->nodes};
+  return true;
+}
+
+/* At more bytes than were measured at the rate of the most. */
+static double seconds_on(const struct curve *c, double bytes)
+{
   const double most = c->at[c->n - 1];
-  return (bytes > most ? c->is[c->n - 1] * bytes / most : rate_on(c, bytes)) * crowding();
+  if (bytes <= 0) return c->is[0];
+  return bytes > most ? c->is[c->n - 1] * bytes / most : rate_on(c, bytes);
+}
+
+double measured_collective(enum op_kind kind, const struct group_spread *group, double bytes,
+                           bool is_bf16)
+{
+  const struct collective_curve *c = curve_of(graph->mesh.device.measured, kind, group, is_bf16);
+  return c ? seconds_on(&c->curve, bytes) * crowding() : -1;
+}
+
+/* The bytes that a rank sends to others of so many bytes. */
+static double part_sent(const struct collective_curve *c)
+{
+  const double n = c->ranks;
+  return c->kind == OP_send ? 1 : collective_row[c->kind].passes * (n - 1) / n;
+}
+
+double measured_fastest(void)
+{
+  const struct measured_run *r = run_here();
+  double most = 0;
+  for (int i = 0; i < r->ncollective; i++)
+    for (int k = 0; k < r->collective[i].curve.n; k++) {
+      const struct collective_curve *c = &r->collective[i];
+      most = fmax(most, part_sent(c) * c->curve.at[k] / c->curve.is[k]);
+    }
+  return most;
+}
+
+double measured_shortest(void)
+{
+  const struct measured_run *r = run_here();
+  double least = INFINITY;
+  for (int i = 0; i < r->ncollective; i++) least = fmin(least, r->collective[i].curve.is[0]);
+  return least;
+}
+
+double measured_bus(const struct measured *m, bool over_nodes)
+{
+  const struct group_spread within = {m->devices, 1, m->devices}, across = {m->nodes, m->nodes, 1};
+  if (over_nodes && m->nodes == 1) return 0;
+  const struct collective_curve *c =
+      curve_of(m, OP_all_gather, over_nodes ? &across : &within, false);
+  if (!c) return 0;
+  const struct curve *points = &c->curve;
+  return part_sent(c) * points->at[points->n - 1] / points->is[points->n - 1];
+}
+
+int measured_devices(const struct measured *m)
+{
+  return m->devices;
+}
+
+int measured_gpus(const struct measured *m)
+{
+  return m->devices * m->nodes;
+}
+
+int64_t measured_bytes(const struct measured *m)
+{
+  return target->streams ? (int64_t)m->memory : 0;
+}
+
+int64_t measured_reserve(int groups)
+{
+  const struct measured *m = graph->mesh.device.measured;
+  return m->libraries + (groups > 1 ? groups - 1 : 0) * m->group;
+}
+
+double measured_peak(const struct measured *m, enum arithmetic type)
+{
+  return m->peak[type];
 }
 
 void put_measured(struct buffer *b)
 {
   const struct measured *m = graph->mesh.device.measured;
   const struct measured_run *r = run_of(m);
+  if (target->streams) {
+    put(b, "  measured on %s (%s), %s, %d node%s of %d device%s\n", m->host, m->machine, m->when,
+        m->nodes, m->nodes > 1 ? "s" : "", m->devices, m->devices > 1 ? "s" : "");
+    return;
+  }
   put(b, "  measured on %s (%s), %s, %d cores: with %d rank%s of %d thread%s\n", m->host,
       m->machine, m->when, m->cores, r->ranks, r->ranks > 1 ? "s" : "", r->threads,
       r->threads > 1 ? "s" : "");

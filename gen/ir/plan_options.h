@@ -60,6 +60,20 @@ struct setting {
   const char **value;         /* that it tries beside the default; none: the kind says them */
   const char *with, *without; /* names, "a,b": only where those are more than their defaults; not */
   const char *divides;        /* a name: the values are that one's divisors; or "" */
+  bool is_pinned;             /* of train's parallel: to this value; NULL: what is off */
+  const char *pinned;
+  bool is_defined; /* by -D */
+};
+
+/* What train's parallel leaves to a search, or what stands there. */
+struct parallel_plan {
+  bool is_asked;
+  int line;
+  int64_t samples; /* of the batch */
+  int blocks;      /* where a stage may begin, and the first one */
+  int nunit;       /* the patterns of fully_shard's units */
+  const char **unit;
+  const char *styles; /* that auto() chose, a line each */
 };
 
 /* The value of a setting, for report.html; is_given: by -D or pin. */
@@ -86,7 +100,8 @@ struct plan_options {
   int nasync, async_room;
   struct async *async;
   int nsetting, setting_room;
-  struct setting *setting; /* only where options.help */
+  struct setting *setting; /* only where options.help, or train's parallel is asked for */
+  struct parallel_plan parallel;
   int nshown, shown_room;
   struct shown_setting *shown; /* only with options.report */
   int train_line;

@@ -380,11 +380,22 @@ static int set_device(lua_State *L)
   return 0;
 }
 
-/* device_facts(name): {memory, intra_bandwidth, intra_latency, inter_bandwidth, inter_latency} of a
-   preset, and of its usual node; nil if there is none. */
+/* The preset of this name, or a GPU that was measured, from its file; else NULL. */
+static const struct device *device_with_links(const char *name)
+{
+  static struct device measured;
+  if (!is_json_name(name)) return device_named(name);
+  if (!target->streams) return NULL;
+  measured = device_of_file(name);
+  return &measured;
+}
+
+/* device_facts(name): {memory, devices, cards, intra_bandwidth, intra_latency, inter_bandwidth,
+   inter_latency} of a device, and of its usual node, as far as they are known; nil if no links
+   are. */
 static int device_facts(lua_State *L)
 {
-  const struct device *d = device_named(luaL_checkstring(L, 1));
+  const struct device *d = device_with_links(luaL_checkstring(L, 1));
   if (!d) return 0;
   struct cluster c = usual_cluster(d);
   const struct {
@@ -399,6 +410,7 @@ static int device_facts(lua_State *L)
               {"inter_latency", c.inter.latency}};
   lua_newtable(L);
   for (size_t i = 0; i < sizeof fact / sizeof *fact; i++) {
+    if (fact[i].number <= 0) continue;
     lua_pushnumber(L, fact[i].number);
     lua_setfield(L, -2, fact[i].name);
   }
@@ -413,11 +425,11 @@ static int push_cluster_names(lua_State *L)
 }
 
 /* set_cluster(name, device, nodes, devices, cards, bandwidth and latency within a node, and between
-   nodes): `device` is the preset that says the rest, or "". */
+   nodes): `device` is the one that says the rest, or "". */
 static int set_cluster(lua_State *L)
 {
   struct cluster *c = &graph->mesh.cluster;
-  const struct device *d = device_named(luaL_checkstring(L, 2));
+  const struct device *d = device_with_links(luaL_checkstring(L, 2));
   *c = d ? usual_cluster(d) : (struct cluster){0};
   c->name = copy_text(luaL_checkstring(L, 1));
   c->nodes = (int)luaL_checkinteger(L, 3);
@@ -547,11 +559,11 @@ static int add_async(lua_State *L)
   return 0;
 }
 
-/* add_automatic({module ...}, {mesh dimension ...}, memory, parameters, line): auto() chooses their
-   placements. Several calls are one choice. */
+/* add_automatic({module ...}, {mesh dimension ...}, memory, parameters, cuts large ones, line):
+   auto() chooses their placements. Several calls are one choice. */
 static int add_automatic(lua_State *L)
 {
-  enum { LIST = 1, DIMS, MEMORY, PARAMETERS, LINE };
+  enum { LIST = 1, DIMS, MEMORY, PARAMETERS, CUTS, LINE };
   if (!graph->automatic) {
     graph->automatic = alloc(sizeof *graph->automatic);
     graph->automatic->chooses =
@@ -568,6 +580,7 @@ static int add_automatic(lua_State *L)
   const int64_t parameters = luaL_checkinteger(L, PARAMETERS);
   if (memory && (!a->memory || memory < a->memory)) a->memory = memory;
   if (parameters && (!a->parameters || parameters < a->parameters)) a->parameters = parameters;
+  a->cuts_large |= lua_toboolean(L, CUTS);
   a->line = (int)luaL_checkinteger(L, LINE);
   return 0;
 }

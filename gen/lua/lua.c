@@ -53,6 +53,7 @@ static const char *const files[] = {
     "gen/lua/prelude/parallel/fully_shard.lua",
     "gen/lua/prelude/parallel/pipeline.lua",
     "gen/lua/prelude/parallel/context.lua",
+    "gen/lua/prelude/parallel/parallel_plan.lua",
     "gen/lua/prelude/tensors/scalars.lua",
     "gen/lua/prelude/training/updates.lua",
     "gen/lua/prelude/training/optimizers.lua",
@@ -64,14 +65,15 @@ static const char *const files[] = {
 
 /* Few plans need these: files.lua has them run. */
 static const char *const files_of_archives[] = {
-    "gen/lua/torch_export/archive.lua",   "gen/lua/torch_export/constants.lua",
-    "gen/lua/torch_export/operators.lua", "gen/lua/torch_export/core.lua",
-    "gen/lua/torch_export/composed.lua",  "gen/lua/torch_export/elements.lua",
-    "gen/lua/torch_export/complex.lua",   "gen/lua/torch_export/modules.lua",
-    "gen/lua/torch_export/views.lua",     "gen/lua/torch_export/nodes.lua",
-    "gen/lua/torch_export/patterns.lua",  "gen/lua/torch_export/parts.lua",
-    "gen/lua/torch_export/changes.lua",   "gen/lua/torch_export/run.lua",
-    "gen/lua/torch_export/sizes.lua",     "gen/lua/torch_export/torch_export.lua",
+    "gen/lua/torch_export/archive.lua",      "gen/lua/torch_export/constants.lua",
+    "gen/lua/torch_export/operators.lua",    "gen/lua/torch_export/core.lua",
+    "gen/lua/torch_export/composed.lua",     "gen/lua/torch_export/elements.lua",
+    "gen/lua/torch_export/complex.lua",      "gen/lua/torch_export/modules.lua",
+    "gen/lua/torch_export/views.lua",        "gen/lua/torch_export/nodes.lua",
+    "gen/lua/torch_export/patterns.lua",     "gen/lua/torch_export/experts.lua",
+    "gen/lua/torch_export/parts.lua",        "gen/lua/torch_export/changes.lua",
+    "gen/lua/torch_export/run.lua",          "gen/lua/torch_export/sizes.lua",
+    "gen/lua/torch_export/torch_export.lua",
 };
 
 static char *plan_text;
@@ -96,6 +98,10 @@ static void hash_input(void)
   for (int i = 0; i < options.ndefinition; i++) {
     hash = hash_text(hash, options.definition[i].name);
     hash = hash_text(hash, options.definition[i].value);
+  }
+  for (int i = 0; i < options.nparallel; i++) {
+    hash = hash_text(hash, options.parallel[i].name);
+    hash = hash_text(hash, options.parallel[i].value);
   }
   if (options.cluster) hash = hash_text(hash, text("--cluster %s", options.cluster));
   for (int i = 0; i < graph->ncustom; i++) {
@@ -501,6 +507,8 @@ const char *plan_source(void)
 void lua(void)
 {
   evaluate_plan();
+  if (plan_options->parallel.is_asked)
+    return; /* a search comes first, and the plan is read again */
   for (int i = 0; i < graph->ncustom; i++) {
     struct custom *c = &graph->custom[i];
     for (int l = 0; l < LANGUAGES; l++)

@@ -469,6 +469,30 @@ static int parameter_names(lua_State *L)
   return 1;
 }
 
+/* The number of elements of the parameters in and below the module. */
+static double elements_below(lua_State *L, struct made *m, int depth)
+{
+  enum { DEEPEST = 100 };
+  double n = 0;
+  if (depth > DEEPEST)
+    plan_fails("the modules are nested too deeply, or in themselves, from the one of line %d on",
+               m->line);
+  look(L, m);
+  for (int k = 0; k < m->n; k++) {
+    const struct held *h = &m->held[k];
+    if (h->module) n += elements_below(L, h->module, depth + 1);
+    if (h->tensor) n += (double)elements(h->tensor->shape);
+  }
+  return n;
+}
+
+/* elements_of(module) */
+static int elements_of_module(lua_State *L)
+{
+  lua_pushnumber(L, elements_below(L, argument_module(L, 1), 0));
+  return 1;
+}
+
 /* ---------------------------------------------------------------------------------- the table */
 
 void set_module_bindings(lua_State *L)
@@ -487,6 +511,7 @@ void set_module_bindings(lua_State *L)
                                        {"freeze", freeze},
                                        {"make_buffer", make_buffer},
                                        {"parameter_names", parameter_names},
+                                       {"elements_of", elements_of_module},
                                        {NULL, NULL}};
   int core = lua_gettop(L);
   for (int i = 0; i < TABLES; i++) lua_newtable(L);

@@ -4,7 +4,8 @@
    yet, the process stores its path and ends. The parent reads the file, if the plan may see it, and
    the plan starts again with the file at hand. read_json may see the files that the command line
    names, as in -D config=FILE, and those in or below the plan's directory, and so may torch_export
-   and pipeline; require the latter.
+   and pipeline; require the latter. A device's file may also be one that the file of a cluster
+   names, if the command line names that.
 
    Files that the text requires by a literal name are read ahead, in the order of the text: mostly
    the plan then requests them in that order and need not start again. */
@@ -43,13 +44,31 @@ static bool is_defined(const char *path)
   return options.cluster && !strcmp(options.cluster, path);
 }
 
+/* Whether it is the device of the cluster's file that the command line names. Its path begins
+   there, as in parallel.lua. */
+static bool is_of_cluster(const char *path)
+{
+  bool found = false;
+  for (int i = 0; i < nknown; i++) {
+    const struct known *k = &known[i];
+    if (k->by != BY_CLUSTER || !is_defined(k->path)) continue;
+    json_t *json = json_loadb(k->text, k->length, JSON_REJECT_DUPLICATES, NULL);
+    const char *device = json_string_value(json_object_get(json, "device"));
+    const int folder = device && *device == '/' ? 0 : folder_length(k->path);
+    found |= device && !strcmp(path, text("%.*s%s", folder, k->path, device));
+    json_decref(json);
+  }
+  return found;
+}
+
 /* Reads the file; returns why it cannot, or NULL. */
 static const char *read_known(struct known *k)
 {
   bool is_small = k->by == BY_READ_JSON || k->by == BY_CLUSTER;
   size_t most = is_small ? MAX_JSON : k->by == BY_DEVICE ? MAX_DEVICE : MAX_TEXT;
   const char *at = k->path, *why = NULL;
-  if (k->by == BY_REQUIRE || !is_defined(at)) {
+  const bool is_named = k->by != BY_REQUIRE && is_defined(at);
+  if (!is_named && !(k->by == BY_DEVICE && is_of_cluster(at))) {
     const char *directory = text("%.*s", folder_length(options.plan), options.plan);
     at = text("%s%s", *at == '/' ? "" : directory, at);
     if (access(at, F_OK) == 0 && !is_below_plan(directory, at))

@@ -117,6 +117,55 @@ static int add_setting(lua_State *L)
   return 0;
 }
 
+/* pin_searched(value or nil, by -D): the setting that was added last is given this value; nil: what
+   is off. */
+static int pin_searched(lua_State *L)
+{
+  struct setting *s = &plan_options->setting[plan_options->nsetting - 1];
+  s->is_pinned = true;
+  s->pinned = lua_isnoneornil(L, 1) ? NULL : copy_text(luaL_checkstring(L, 1));
+  s->is_defined = lua_toboolean(L, 2);
+  return 0;
+}
+
+/* search_parallel(samples, blocks): train's parallel is for a search of the settings that were
+   added. */
+static int search_parallel(lua_State *L)
+{
+  struct parallel_plan *p = &plan_options->parallel;
+  p->is_asked = true;
+  p->line = sandbox->line;
+  p->samples = luaL_checkinteger(L, 1);
+  p->blocks = (int)luaL_checkinteger(L, 2);
+  return 0;
+}
+
+/* found_parallel(): the values that a search gives train's parallel, by name; or nil. */
+static int found_parallel(lua_State *L)
+{
+  if (!options.has_parallel) return 0;
+  lua_newtable(L);
+  for (int i = 0; i < options.nparallel; i++) {
+    push_definition(L, &options.parallel[i]);
+    lua_setfield(L, -2, options.parallel[i].name);
+  }
+  return 1;
+}
+
+/* note_units({pattern, ...}) */
+static int note_units(lua_State *L)
+{
+  struct parallel_plan *p = &plan_options->parallel;
+  p->nunit = (int)lua_rawlen(L, 1);
+  p->unit = alloc((size_t)(p->nunit + 1) * sizeof *p->unit);
+  for (int i = 0; i < p->nunit; i++) {
+    lua_rawgeti(L, 1, i + 1);
+    p->unit[i] = copy_text(luaL_checkstring(L, -1));
+    lua_pop(L, 1);
+  }
+  return 0;
+}
+
 /* shows_settings(): whether a report shows them. show_setting(name, value, is given) */
 static int shows_settings(lua_State *L)
 {
@@ -189,6 +238,10 @@ void set_settings_bindings(lua_State *L)
                                        {"shows_settings", shows_settings},
                                        {"show_setting", show_setting},
                                        {"add_search", add_search},
+                                       {"pin_searched", pin_searched},
+                                       {"search_parallel", search_parallel},
+                                       {"found_parallel", found_parallel},
+                                       {"note_units", note_units},
                                        {"end_of_settings", end_of_settings},
                                        {"pin_setting", pin_setting},
                                        {"cluster_option", cluster_option},

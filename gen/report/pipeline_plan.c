@@ -173,7 +173,7 @@ static void put_share(struct buffer *b, const char *what, double part, double wh
 
 /* The step of all stages, in seconds. */
 struct pipeline_step {
-  double pipeline, idle, update, all, exposed;
+  double pipeline, idle, update, all, exposed, slowest;
   double flops; /* a second, of a rank */
 };
 
@@ -192,6 +192,8 @@ static struct pipeline_step pipeline_step(const struct pipeline *p,
                             .update = (double)(gather + update) * 1e-12,
                             .exposed = exposed / p->ranks};
   s.all = s.pipeline + s.update;
+  s.slowest = (slowest_of_ranks(world_size()) - 1) * s.all;
+  s.all += s.slowest;
   s.idle = cost->idle * s.pipeline;
   s.flops = step_flops() / world_size() / s.all;
   return s;
@@ -215,11 +217,12 @@ static void put_times(struct buffer *b, const struct pipeline *p, const struct p
         grouped((int64_t)(step_tokens() / s.all)),
         grouped((int64_t)(step_tokens() / s.all / world_size())), "");
   put(b, "   %s a rank, %.1f %% of the peak (MFU)\n", scaled_text(s.flops, "FLOP/s"),
-      100 * s.flops / device()->flops[step_arithmetic()]);
+      100 * s.flops / peak_of_device(device(), step_arithmetic()));
   put_share(b, "pipeline", s.pipeline, s.all);
   put_share(b, "idle", s.idle, s.all);
   put_share(b, "update", s.update, s.all);
   put_share(b, "exposed", s.exposed, s.all);
+  put_slowest(b, s.slowest, s.all);
   put(b,
       "  idle: a rank waits for other stages; exposed: for collectives; the mean of the ranks\n");
 }
@@ -284,8 +287,9 @@ static json_t *json_pipeline_step(const struct pipeline *p, const struct pipelin
       json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f}", "device", printable(device()->name),
                 "seconds", s.all, "pipeline", s.pipeline, "idle", s.idle, "update", s.update,
                 "exposed", s.exposed, "flops", step_flops());
+  if (s.slowest > 0) json_member(step, "stragglers", json_real(s.slowest));
   if (step_tokens() > 0) json_member(step, "tokens_per_second", json_real(step_tokens() / s.all));
-  json_member(step, "mfu", json_real(s.flops / device()->flops[step_arithmetic()]));
+  json_member(step, "mfu", json_real(s.flops / peak_of_device(device(), step_arithmetic())));
   return step;
 }
 
@@ -297,7 +301,7 @@ struct step_figures pipeline_figures(void)
   const struct pipeline_step s = pipeline_step(p, &cost);
   struct step_figures f = {
       .seconds = s.all, .exposed = s.exposed, .idle = s.idle, .tokens = step_tokens()};
-  if (device()) f.mfu = s.flops / device()->flops[step_arithmetic()];
+  if (device()) f.mfu = s.flops / peak_of_device(device(), step_arithmetic());
   for (int r = 0; r < p->ranks; r++)
     if (of_place[r].memory > f.bytes) f.bytes = of_place[r].memory;
   return f;

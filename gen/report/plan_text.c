@@ -314,8 +314,8 @@ static void put_memory(struct buffer *b)
     put(b, "  %-12s %16s B   of matrix products\n", "workspace", grouped(product_workspace()));
   put(b, "  %-12s %16s B\n", "in all", grouped(memory_of_rank()));
   if (target->libraries)
-    put(b, "  %-12s %16s B   an allowance for %s\n", "libraries", grouped(library_reserve()),
-        target->libraries);
+    put(b, "  %-12s %16s B   %s %s\n", "libraries", grouped(library_reserve()),
+        is_measured() ? "as measured, for" : "an allowance for", target->libraries);
   if (graph->mesh.memory)
     put(b, "  %-12s %16s B   of a rank, %s\n", "limit", grouped(graph->mesh.memory),
         place_shown(graph->mesh.line));

@@ -29,6 +29,9 @@ struct simulated {
   int n, room;
   struct ran *ran;
   double step, computing, moving, waiting; /* seconds; moving: all collectives together */
+  double starting; /* of them those for which the GPU waits until the host has started a kernel; */
+  double slowest;  /* and those that the slowest rank takes longer */
+  double in_graph; /* the step as one graph, where it does not; 0: launches were not measured */
   /* Picoseconds of one run: of each function of a phase, and of what a phase waits for
      collectives. */
   int64_t *took, waited[PHASES];
@@ -251,6 +254,8 @@ void put_streams(struct buffer *b);
 /* "2.50 TFLOP/s"; the line about the device and its links. */
 char *scaled_text(double x, const char *unit);
 char *duration_text(double seconds);
+/* Adds to plan.txt the seconds that the slowest rank takes longer; nothing if there are none. */
+void put_slowest(struct buffer *b, double seconds, double step);
 /* The type in which the products of a step compute. */
 const char *arithmetic_text(void);
 void put_machine(struct buffer *b);

@@ -7,8 +7,10 @@
    beside them by the model of target/stream_times.c. A blocking one is awaited at once: on the CPU
    target all are blocking. Loops are simulated iteration by iteration. Arithmetic is slower beside
    a collective. Where the last of several batches also reduces the sums of all, it is simulated by
-   itself, after one of the others. Not modelled: links that groups share, and differences in speed
-   between ranks. */
+   itself, after one of the others. On a GPU that was measured the host starts one kernel after the
+   other: none begins before. In a graph (run.sh --graph) the host starts them all at once. In the
+   end the step is as much longer as the slowest of many GPUs is slower (device.c). Not modelled:
+   links that groups share. */
 #include "report/report.h"
 
 #include <string.h>
@@ -26,10 +28,12 @@ static struct {
   int *pending; /* by operation, and prefetch distance: the index in `ran` of a collective that is
                    not awaited yet */
   int64_t *taken, *waited;
-  int *runs;           /* by operation, like the two before */
-  int module;          /* of the operation that runs */
-  bool is_before_last; /* a batch runs that others follow */
-  struct costs *cost;  /* by operation, too: loops run each a hundred times */
+  int *runs;              /* by operation, like the two before */
+  int module;             /* of the operation that runs */
+  bool is_before_last;    /* a batch runs that others follow */
+  int64_t launch, issued; /* picoseconds of the host for a kernel, and when it has issued all */
+  int64_t starting;       /* of a phase, for the host */
+  struct costs *cost;     /* by operation, too: loops run each a hundred times */
 } run;
 
 static const struct costs *cost_of(int id)
@@ -56,8 +60,18 @@ static struct ran *note(int op, int module, int stream, int64_t begin, int64_t e
   return &t->ran[t->n++];
 }
 
+/* The host issues a kernel, or a collective. */
+static void issue(void)
+{
+  run.issued += run.launch;
+  if (run.times.now >= run.issued) return;
+  run.starting += run.issued - run.times.now;
+  run.times.now = run.issued;
+}
+
 static void compute(int op, int module, int64_t takes, bool copies)
 {
+  issue();
   const int64_t end = plus_times(run.times.now, 1, time_beside_streams(&run.times, takes));
   struct ran *r = note(op, module, NONE, run.times.now, end);
   r->what = copies ? COPIES : COMPUTES;
@@ -90,6 +104,7 @@ static void begin_collective(int id, int module)
   bool beside = scheduled(op)->overlapped && target->streams;
   const struct costs *cost = cost_of(id);
   if (cost->copies_in) compute(id, module, cost->copies_in, true);
+  issue();
   const struct stream_issue issue = {.group = op->group,
                                      .async = beside,
                                      .has_chained = beside && scheduled(op)->has_chained,
@@ -171,10 +186,12 @@ static double run_phase(int i)
   each_run_of(f, note_last_batch, &differs);
   for (int last = !(differs && runs > 1); last < 2; last++) {
     const int first = t->n, times = last ? runs : runs - 1;
-    const int64_t began = run.times.now;
+    const int64_t began = run.times.now, issued = run.issued;
     run.is_before_last = !last;
+    run.starting = 0;
     each_run_of(f, run_op, NULL);
     t->took[i] = run.times.now - began;
+    t->starting += times * (double)run.starting;
     for (int k = first; k < t->n; k++) {
       const struct ran *r = &t->ran[k];
       *(r->what == MOVES ? &t->moving : &t->computing) += times * (double)(r->end - r->begin);
@@ -184,16 +201,17 @@ static double run_phase(int i)
     before = times * (double)t->took[i];
     runs = 1;
     run.times.now = began; /* no stream is busy where a phase ends */
+    run.issued = issued;
     for (int g = 0; g < graph->ngroup; g++) run.times.until[g] = 0;
   }
   return before + runs * (double)t->took[i];
 }
 
-const struct simulated *simulated(void)
+static void simulate(double launch)
 {
-  if (run.of == graph) return &run.result;
   memset(&run, 0, sizeof run);
   run.of = graph;
+  run.launch = picoseconds(launch);
   open_stream_times(&run.times);
   run.result.took = alloc((size_t)(graph->nfunction + 1) * sizeof *run.result.took);
   run.result.took_all = alloc((size_t)(graph->nfunction + 1) * sizeof *run.result.took_all);
@@ -215,7 +233,22 @@ const struct simulated *simulated(void)
   t->step = picoseconds * 1e-12;
   t->computing *= 1e-12;
   t->moving *= 1e-12;
-  t->waiting = t->step - t->computing;
+  t->starting *= 1e-12;
+  t->waiting = t->step - t->computing - t->starting;
+  if (graph->stages) return; /* the step of all stages has it */
+  t->slowest = (slowest_of_ranks(world_size()) - 1) * t->step;
+  t->step += t->slowest;
+}
+
+const struct simulated *simulated(void)
+{
+  if (run.of == graph) return &run.result;
+  const double launch = is_measured() ? measured_launch() : 0;
+  simulate(0);
+  const double in_graph = run.result.step;
+  if (launch <= 0) return &run.result;
+  simulate(launch);
+  run.result.in_graph = in_graph;
   return &run.result;
 }
 
@@ -232,5 +265,5 @@ double step_mfu(void)
   const struct device *d = device();
   double seconds = simulated()->step;
   if (!d || seconds <= 0) return 0;
-  return step_flops() / world_size() / seconds / d->flops[step_arithmetic()];
+  return step_flops() / world_size() / seconds / peak_of_device(d, step_arithmetic());
 }

@@ -50,6 +50,13 @@ void put_machine(struct buffer *b)
   if (is_measured()) put_measured(b);
 }
 
+void put_slowest(struct buffer *b, double seconds, double step)
+{
+  if (seconds > 0)
+    put(b, "  %-12s %12s   %s of the step: so much slower is the slowest of %s ranks\n",
+        "stragglers", duration_text(seconds), share_text(seconds, step), grouped(world_size()));
+}
+
 static void put_figures(struct buffer *b)
 {
   const struct simulated *s = simulated();
@@ -66,6 +73,10 @@ static void put_figures(struct buffer *b)
       share_text(s->computing, s->step));
   put(b, "  %-12s %12s   %s of it exposed, %s of the step\n", "collectives",
       duration_text(s->moving), duration_text(s->waiting), share_text(s->waiting, s->step));
+  put_slowest(b, s->slowest, s->step);
+  if (s->in_graph > 0)
+    put(b, "  %-12s %12s   %s of the step; as one graph (--graph) it takes %s\n", "the host's",
+        duration_text(s->starting), share_text(s->starting, s->step), duration_text(s->in_graph));
 }
 
 json_t *json_step(void)
@@ -74,6 +85,11 @@ json_t *json_step(void)
   json_t *step = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f}", "device", printable(device()->name),
                            "seconds", s->step, "arithmetic", s->computing, "collectives", s->moving,
                            "exposed", s->waiting, "flops", step_flops());
+  if (step && s->slowest > 0) json_member(step, "stragglers", json_real(s->slowest));
+  if (step && s->in_graph > 0) {
+    json_member(step, "starting", json_real(s->starting));
+    json_member(step, "in_graph", json_real(s->in_graph));
+  }
   if (graph->stages) return step; /* its own work: tokens and MFU are of all stages together */
   if (step && step_tokens() > 0 && s->step > 0)
     json_member(step, "tokens_per_second", json_real(step_tokens() / s->step));

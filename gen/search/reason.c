@@ -49,7 +49,7 @@ char *reason_for(const struct found *f, int setting)
   const struct search_space *s = f->space;
   const struct candidate *best = &f->tried[f->best];
   const struct evaluated *chosen = outcome_at(best->tried);
-  if (s->at[setting].pinned) return is_on(s, best, setting) ? "given by -D" : NULL;
+  if (s->at[setting].pinned) return is_on(s, best, setting) ? pinned_by(s) : NULL;
   if (!counts_in(s, best, setting)) return NULL;
   const bool alone = s->at[setting].kind == SEARCH_CHOICE && has_alone(f, setting);
   int second = NONE, too_large = NONE;

@@ -14,6 +14,8 @@
 
 enum {
   FIRST_ROUND = 12,
+  MOST_IN_ROUND = 64,
+  OPERATIONS_IN_ROUND = 6000,
   ROUND = 8,
   LEAST_OF_ROUND = 4,
   ALIKE_IN_ROUND = 3,
@@ -21,6 +23,7 @@ enum {
   LEAST_ROUNDS = 2,
   VARIED = 12,
   MOST_REFINED = 8,
+  MOST_SMALL_REFINED = 16,
   WITHIN_MEMORY = 2,
   MOST_KEPT = 6000,
   MOST_LISTED = 24000,
@@ -29,11 +32,16 @@ enum {
 };
 /* The rounds end when what is left is estimated to take so much longer than the best; so do
    neighbours that are tried, and meshes whose choices are varied. */
-static const double HOPELESS = 1.04, CLOSE = 1.02, FAR = 1.4, FAR_LEADER = 1.1, TIES = 1.005;
+static const double HOPELESS = 1.04, CLOSE = 1.02, FAR = 1.4, FAR_LEADER = 1.1,
+                    FAR_SMALL_LEADER = 1.5, TIES = 1.005;
 
 struct search {
   struct search_space *space;
   struct probes probes;
+  /* Where the plan says the batch, the figures of one device are of all its samples: those of one
+     are so much of them. */
+  double of_seconds, of_bytes;
+  int first_round; /* its candidates: more of a small program */
   struct found *found;
   int n; /* the candidates in the order of the closed form */
   struct candidate *list;
@@ -66,23 +74,24 @@ static void add_definition(struct job *j, const char *name, const char *value)
 /* One device has not the memory of all. */
 static bool makes_again_within_memory(const struct searched *at)
 {
-  return at->kind == SEARCH_RECOMPUTE && at->pinned && !strcmp(at->value[0], "memory");
+  return at->kind == SEARCH_RECOMPUTE && at->pinned && at->value[0] &&
+         !strcmp(at->value[0], "memory");
 }
 
-/* A job without the command line's definitions of settings that are searched. */
+/* A job without what pins settings that are searched. */
 static struct job plain_job(const struct search_space *s)
 {
-  struct job j = {0};
+  struct job j = {.space = s};
   int index;
   j.to = new_outcome(&index);
-  j.definition = alloc((size_t)(options.ndefinition + s->n + 8) * sizeof *j.definition);
-  for (int i = 0; i < options.ndefinition; i++) {
+  j.definition = alloc((size_t)(s->ngiven + s->n + 8) * sizeof *j.definition);
+  for (int i = 0; i < s->ngiven; i++) {
     bool searched = false;
     for (int k = 0; k < s->n; k++)
-      searched |= !strcmp(options.definition[i].name, s->at[k].name) &&
+      searched |= !strcmp(s->given[i].name, s->at[k].name) &&
                   (is_rank_kind(s->at[k].kind) || *s->at[k].with || *s->at[k].without ||
                    s->at[k].kind == SEARCH_MICROBATCHES || makes_again_within_memory(&s->at[k]));
-    if (!searched) j.definition[j.ndefinition++] = options.definition[i];
+    if (!searched) j.definition[j.ndefinition++] = s->given[i];
   }
   for (int i = 0; i < s->n; i++)
     if (is_rank_kind(s->at[i].kind) && *s->at[i].usual && strcmp(s->at[i].usual, "1") != 0)
@@ -90,13 +99,26 @@ static struct job plain_job(const struct search_space *s)
   return j;
 }
 
+_Noreturn static void refuse_plan(const struct evaluated *o)
+{
+  usage_error(1, "%s (the plan on one device, which the search looks at first)", o->why);
+}
+
 static void take_machine(struct search_space *s, const struct evaluated *o)
 {
+  const char *device =
+      o->is_usual ? text(", and the device %s says no number of them", o->device) : "";
+  if ((!o->has_cluster || o->is_usual) && s->of_parallel)
+    plan_error(plan_options->parallel.line,
+               "auto must know where the ranks run%s: say auto{cluster = \"dgx-h100:16\"} or "
+               "--cluster dgx-h100:16, for 16 nodes (dgx-a100, dgx-h100, dgx-h200, dgx-b200), or a "
+               "FILE.json (docs/auto.md)",
+               device);
   if (!o->has_cluster || o->is_usual)
     usage_error(2,
                 "--search must know where the ranks run%s: say --cluster dgx-h100:16, for 16 nodes "
                 "(dgx-a100, dgx-h100, dgx-h200, dgx-b200), or --cluster FILE.json (docs/search.md)",
-                o->is_usual ? text(", and the device %s says no number of them", o->device) : "");
+                device);
   s->devices = o->devices;
   s->node = o->node;
   s->cards = o->cards;
@@ -114,10 +136,51 @@ static void learn_machine(struct search *s)
   if (s->space->batch_at != NONE) add_definition(&job, "batch", "1");
   run_jobs(&job, 1);
   if (search_is_over()) return;
-  if (!job.to->is_there)
-    usage_error(1, "%s (the plan on one device, which the search looks at first)", job.to->why);
+  if (!job.to->is_there) refuse_plan(job.to);
   take_machine(s->space, job.to);
   if (!options.target_given && device_named(s->space->device)) set_target("cuda");
+}
+
+/* The figures of one sample. */
+static struct model_figures of_one_sample(const struct search *s, const struct evaluated *o)
+{
+  struct model_figures f = o->model;
+  f.batch_seconds *= s->of_seconds;
+  f.outside_seconds *= s->of_seconds;
+  f.activations *= s->of_bytes;
+  f.input *= s->of_bytes;
+  return f;
+}
+
+/* The same on twice the samples, or in two micro-batches where the batch is the plan's; whether
+   there is such a job. */
+static bool second_job(const struct search_space *s, struct job *j)
+{
+  const int at = s->of_kind[SEARCH_MICROBATCHES];
+  *j = plain_job(s);
+  if (s->batch_at != NONE)
+    add_definition(j, "batch", "2");
+  else if (s->of_parallel && at != NONE && !s->at[at].pinned && s->batch > 1)
+    add_definition(j, s->at[at].name, "2");
+  else
+    return false;
+  return true;
+}
+
+/* The part of a batch's time that does not grow with its samples, of that of one sample. */
+static void measure_fixed(struct search *s, double one, const struct evaluated *second)
+{
+  const double two = second ? second->model.batch_seconds : 0, samples = (double)s->space->batch;
+  s->of_seconds = s->of_bytes = 1;
+  if (s->space->of_parallel) s->of_seconds = s->of_bytes = 1 / samples;
+  if (two <= 0 || one <= 0) return;
+  if (!s->space->of_parallel) {
+    s->probes.fixed = fmin(0.5, fmax(0, (2 * one - two) / one));
+    return;
+  }
+  const double fixed = fmin(0.98 * one, fmax(0, two - one)), each = (one - fixed) / samples;
+  s->of_seconds = (fixed + each) / one;
+  s->probes.fixed = fixed / (fixed + each);
 }
 
 /* The model on one device, for each value of the setting of kind recompute. */
@@ -135,32 +198,33 @@ static void probe_model(struct search *s)
     const char *value = n == 1 ? NULL : space->at[again].value[i];
     if (value) add_definition(&job[i], space->at[again].name, value);
   }
-  job[n] = plain_job(space); /* the same with twice the samples */
-  if (space->batch_at != NONE) add_definition(&job[n], "batch", "2");
-  run_jobs(job, n + (space->batch_at != NONE));
+  const bool has_second = second_job(space, &job[n]);
+  run_jobs(job, n + has_second);
   if (search_is_over()) return;
-  if (!job[0].to->is_there)
-    usage_error(1, "%s (the plan on one device, which the search looks at first)", job[0].to->why);
+  if (!job[0].to->is_there) refuse_plan(job[0].to);
+  s->first_round = OPERATIONS_IN_ROUND / (job[0].to->operations + 1);
+  if (s->first_round < FIRST_ROUND) s->first_round = FIRST_ROUND;
+  if (s->first_round > MOST_IN_ROUND) s->first_round = MOST_IN_ROUND;
+  measure_fixed(s, job[0].to->model.batch_seconds,
+                has_second && job[n].to->is_there ? job[n].to : NULL);
   int kept = 0; /* values that the plan refuses are none */
   for (int i = 0; i < n; i++) {
     if (!job[i].to->is_there) {
       space->at[again].refused = job[i].to->why;
       continue;
     }
-    s->probes.of[kept] = job[i].to->model;
+    s->probes.of[kept] = of_one_sample(s, job[i].to);
     if (n > 1) space->at[again].value[kept] = space->at[again].value[i];
     if (n > 1) space->at[again].number[kept] = space->at[again].number[i];
     kept++;
   }
-  const double one = job[0].to->model.batch_seconds, two = job[n].to->model.batch_seconds;
-  if (job[n].to->is_there && one > 0) s->probes.fixed = fmin(0.5, fmax(0, (2 * one - two) / one));
   if (has_memory) {
     space->at[again].value[kept] = "memory";
     space->at[again].within_memory = kept;
     s->probes.of[kept++] = s->probes.of[0];
   }
   if (all > 1) space->at[again].n = kept;
-  space->layers = s->probes.of[0].layers;
+  space->layers = space->of_parallel ? plan_options->parallel.blocks : s->probes.of[0].layers;
 }
 
 /* Settings that the plan refuses as such, as cp in a plan that cuts no sequences. Each is tried
@@ -174,7 +238,8 @@ static void probe_settings(struct search *s)
     const struct searched *at = &space->at[i];
     const bool is_tried =
         (is_rank_kind(at->kind) && at->kind != SEARCH_DATA && space->devices > 1) ||
-        (at->kind == SEARCH_MICROBATCHES && space->batch_at != NONE);
+        (at->kind == SEARCH_MICROBATCHES &&
+         (space->batch_at != NONE || (space->of_parallel && space->batch > 1)));
     if (at->pinned || !is_tried) continue;
     job[n] = plain_job(space);
     int64_t ranks = 2; /* or micro-batches */
@@ -218,14 +283,13 @@ static struct rank_probe rank_probe(struct search_space *s, int kind, int value,
 
 static void take_rank_probe(struct search *s, const struct rank_probe *p, bool is_last)
 {
-  const struct evaluated *o = p->job.to;
-  const struct model_figures *one = &s->probes.of[p->again];
-  if (!o->is_there) return;
+  if (!p->job.to->is_there) return;
+  const struct model_figures f = of_one_sample(s, p->job.to), *one = &s->probes.of[p->again];
   const struct searched *at = &s->space->at[s->space->of_kind[probed_kind[p->kind]]];
   const double ranks = (double)at->number[p->value];
   if (!p->again)
-    s->probes.seconds[p->kind][p->value] = o->model.batch_seconds * ranks / one->batch_seconds;
-  const double more = o->model.activations * ranks / one->activations - 1;
+    s->probes.seconds[p->kind][p->value] = f.batch_seconds * ranks / one->batch_seconds;
+  const double more = f.activations * ranks / one->activations - 1;
   if (is_last) s->probes.bytes[p->again][p->kind] = fmax(0, more / (ranks - 1));
 }
 
@@ -468,6 +532,7 @@ static void try_candidates(struct search *s, struct candidate *list, int n)
     struct evaluated *to = new_outcome(&list[i].tried);
     if (!to) break;
     job[begun].to = to;
+    job[begun].space = s->space;
     job[begun].ndefinition = definitions_of(s->space, &list[i], &job[begun].definition);
     begun++;
     GROW(f->tried, f->n, f->room);
@@ -495,25 +560,57 @@ static double best_seconds(const struct found *f)
   return best;
 }
 
+/* The closed form knows least of small programs, whose time is that of starts. */
+static bool is_small_program(const struct search *s)
+{
+  return s->first_round > FIRST_ROUND;
+}
+
+static bool same_mesh_and_zero(const struct search_space *s, const struct candidate *a,
+                               const struct candidate *b)
+{
+  const int zero = s->of_kind[SEARCH_ZERO];
+  return same_mesh_of(s, a, b) && (zero == NONE || a->v[zero] == b->v[zero]);
+}
+
+/* The first round looks around: one of each shape of mesh; of a small program, of each mesh with
+   each form of what is cut over it. */
+static int choose_first(const struct search *s, struct candidate *round)
+{
+  const double most = s->list[0].order * FAR;
+  int n = 0;
+  for (int i = 0; i < s->n && n < s->first_round; i++) {
+    if (n >= LEAST_OF_ROUND && s->list[i].order > most && !is_small_program(s)) break;
+    bool has_other = false;
+    for (int k = 0; k < n && !has_other; k++)
+      has_other = (is_small_program(s) ? same_mesh_and_zero : same_shape_of)(s->space, &round[k],
+                                                                             &s->list[i]);
+    if (!has_other) round[n++] = s->list[i];
+  }
+  return n;
+}
+
+static int choose_next(const struct search *s, int number, struct candidate *round)
+{
+  const double most = best_seconds(s->found) * HOPELESS;
+  int n = 0;
+  for (int i = 0; i < s->n && n < ROUND; i++) {
+    if (index_of_tried(s->found, &s->list[i]) != NONE) continue;
+    if ((n >= LEAST_OF_ROUND || number >= LEAST_ROUNDS) && s->list[i].order > most) break;
+    int alike = 0;
+    for (int other = 0; other < n; other++)
+      alike += same_shape_of(s->space, &round[other], &s->list[i]);
+    if (alike < ALIKE_IN_ROUND) round[n++] = s->list[i];
+  }
+  return n;
+}
+
 static void try_rounds(struct search *s)
 {
-  struct candidate round[FIRST_ROUND];
+  struct candidate round[MOST_IN_ROUND];
   for (int k = 0; k < MOST_ROUNDS && !search_is_over(); k++) {
-    int n = 0;
     sort_list(s);
-    const double best = k ? best_seconds(s->found) : s->list[0].order;
-    const double most = best * (k == 0 ? FAR : HOPELESS);
-    for (int i = 0; i < s->n && n < (k == 0 ? FIRST_ROUND : ROUND); i++) {
-      if (index_of_tried(s->found, &s->list[i]) != NONE) continue;
-      if (n >= LEAST_OF_ROUND && s->list[i].order > most) break;
-      if (k >= LEAST_ROUNDS && s->list[i].order > most) break;
-      /* The first round looks around: one of each shape of mesh. */
-      int alike = 0;
-      for (int other = 0; other < n; other++)
-        alike += same_shape_of(s->space, &round[other], &s->list[i]);
-      if (alike >= (k == 0 ? 1 : ALIKE_IN_ROUND)) continue;
-      round[n++] = s->list[i];
-    }
+    const int n = k ? choose_next(s, k, round) : choose_first(s, round);
     if (!n) break;
     try_candidates(s, round, n);
   }
@@ -667,9 +764,10 @@ static void vary_choices(struct search *s, int leader)
 
 /* The quickest that fits of each shape of mesh, of those not much slower than the best: the first
    one that was not varied yet; or NONE. */
-static int next_leader(const struct found *f, const bool *was_varied)
+static int next_leader(const struct search *s, const bool *was_varied)
 {
-  const double most = best_seconds(f) * FAR_LEADER;
+  const struct found *f = s->found;
+  const double most = best_seconds(f) * (is_small_program(s) ? FAR_SMALL_LEADER : FAR_LEADER);
   int best = NONE;
   for (int i = 0; i < f->n; i++) {
     const struct evaluated *o = outcome_at(f->tried[i].tried);
@@ -690,8 +788,9 @@ static void refine(struct search *s)
 {
   struct found *f = s->found;
   bool *was_varied = alloc(MOST_TRIED * sizeof *was_varied);
-  for (int k = 0; k < MOST_REFINED && !search_is_over(); k++) {
-    const int leader = next_leader(f, was_varied);
+  const int most = is_small_program(s) ? MOST_SMALL_REFINED : MOST_REFINED;
+  for (int k = 0; k < most && !search_is_over(); k++) {
+    const int leader = next_leader(s, was_varied);
     if (leader == NONE) break;
     was_varied[leader] = true;
     vary_choices(s, leader);
@@ -777,7 +876,7 @@ static void check_choice(struct search *s)
   struct found *f = s->found;
   for (int i = 0; i < MOST_CHECKED && f->best != NONE && !search_is_over(); i++) {
     struct evaluated *o = outcome_at(f->tried[f->best].tried);
-    struct job job = {.is_checked = true};
+    struct job job = {.is_checked = true, .space = s->space};
     int index;
     job.to = new_outcome(&index);
     if (!job.to) return;
@@ -796,18 +895,20 @@ _Noreturn static void refuse_pins(const struct search_space *s)
   put_text(&b, "", 0);
   for (int i = 0; i < s->n; i++)
     if (s->at[i].pinned && is_rank_kind(s->at[i].kind))
-      put(&b, "%s -D %s=%s", b.length ? "," : "", s->at[i].name, s->at[i].value[0]);
+      put(&b, "%s %s%s=%lld", b.length ? "," : "", s->of_parallel ? "" : "-D ", s->at[i].name,
+          (long long)s->at[i].number[0]);
   const char *of_batch =
       s->batch ? text(", with batch=%lld in equal parts", (long long)s->batch) : "";
   usage_error(2, "no settings of %s use all %d devices%s%s%s: %s", options.plan, s->devices,
               of_batch, b.length ? " and" : "", b.text,
-              b.length ? "what -D says must divide the devices"
-                       : "a larger batch has more of them");
+              b.length && s->of_parallel ? "what is given must divide the devices"
+              : b.length                 ? "what -D says must divide the devices"
+                                         : "a larger batch has more of them");
 }
 
-struct found *search_plan(evaluator evaluate_candidate)
+struct found *search_plan(struct search_space *space, evaluator evaluate_candidate)
 {
-  struct search s = {.space = read_space()};
+  struct search s = {.space = space};
   open_workers(evaluate_candidate, options.search_time);
   s.found = alloc(sizeof *s.found);
   *s.found = (struct found){.space = s.space, .best = NONE, .closest = NONE};

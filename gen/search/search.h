@@ -16,8 +16,9 @@ struct searched {
   int n, room;
   const char **value;
   int64_t *number;     /* its values as numbers; 0: it is none */
-  bool pinned;         /* by -D, to its only value */
+  bool pinned;         /* by -D or the plan, to its only value */
   bool is_off;         /* pinned, to what is off */
+  bool is_defined;     /* of train's parallel: pinned by -D */
   const char *refused; /* it is not varied: what the plan says of its first value; or NULL */
   int within_memory;   /* of kind recompute: the value "memory", or NONE. It makes as much again as
                           a rank's memory needs, by trials of its own: it is tried last */
@@ -34,12 +35,13 @@ struct search_space {
   int cards;                 /* of a node */
   struct link intra, inter;
   const char *device;
-  int64_t batch;   /* samples of a step; 0: the plan says it */
-  int batch_at;    /* the plan's setting `batch`, in plan_options; or NONE */
-  bool sets_batch; /* the search says it: a sample for each device */
-  int64_t memory;  /* of a rank, that it may have; 0: no limit */
-  int layers;      /* 0: not known */
-  int ngiven;      /* what the command line defines */
+  int64_t batch;    /* samples of a step; 0: the plan says it */
+  int batch_at;     /* the plan's setting `batch`, in plan_options; or NONE */
+  bool sets_batch;  /* the search says it: a sample for each device */
+  int64_t memory;   /* of a rank, that it may have; 0: no limit */
+  int layers;       /* 0: not known */
+  bool of_parallel; /* the settings are those of train's parallel = auto{...} */
+  int ngiven;       /* what the command line defines, or auto{...} says */
   struct definition *given;
   bool declares_cluster; /* the plan has a setting of that name */
 };
@@ -58,6 +60,7 @@ struct evaluated {
   bool stopped;  /* the search ended before */
   struct step_figures step;
   struct model_figures model;
+  int operations; /* of the program */
   int ranks, devices, node, cards;
   bool has_stages;
   bool has_cluster, is_usual; /* is_usual: only the device is known, and not how many */
@@ -70,9 +73,14 @@ struct evaluated {
 
 /* ------------------------------------------------------------------------------------- space.c */
 
-/* The settings that the plan declares, before the devices are known. Ends tpgen if there are none
-   to vary. */
+/* The settings that the plan declares, before the devices are known; NULL: none varies. */
 struct search_space *read_space(void);
+/* Those of train's parallel, after the plan was read. */
+struct search_space *space_of_parallel(void);
+/* What pins a setting: "given by -D". */
+char *pinned_by(const struct search_space *s);
+/* The definitions of a candidate become the options of tpgen. */
+void take_definitions(const struct search_space *s, int n, struct definition *list);
 /* The values of all settings, for so many devices. */
 void set_values(struct search_space *s);
 /* The value of a setting in a candidate, as a text or NULL: the default; the default in its place;
@@ -130,6 +138,7 @@ void close_workers(void);
 /* The outcome of a job, and its definitions. */
 struct job {
   struct evaluated *to;
+  const struct search_space *space;
   bool is_checked; /* with all checks of the passes, and the proof that the program cannot hang */
   int ndefinition;
   struct definition *definition;
@@ -153,7 +162,7 @@ struct found {
   int64_t legal;  /* the number of all legal candidates */
   bool was_ended; /* by time or SIGINT */
 };
-struct found *search_plan(evaluator f);
+struct found *search_plan(struct search_space *space, evaluator f);
 /* What fits before what does not, then by time, or by bytes; what is refused last. < 0: a first. */
 int compare_tried(const struct found *f, int a, int b);
 bool candidate_fits(const struct search_space *s, const struct evaluated *o);

@@ -58,56 +58,92 @@ static void put_memory_last(struct searched *at)
   }
 }
 
+/* Adds the setting; given: its pinned value, NULL for what is off. */
+static void add_setting(struct search_space *s, const struct setting *l, bool pinned,
+                        const char *given)
+{
+  s->of_kind[l->search] = s->n;
+  struct searched *at = &s->at[s->n++];
+  *at = (struct searched){.name = l->name,
+                          .usual = l->usual,
+                          .with = l->with,
+                          .without = l->without,
+                          .divides = l->divides,
+                          .kind = l->search,
+                          .pinned = pinned,
+                          .within_memory = NONE};
+  const bool counts_from_one = is_rank_kind(at->kind) || at->kind == SEARCH_MICROBATCHES;
+  const char *off = counts_from_one ? "1" : at->usual;
+  if (pinned) {
+    add_searched_value(at, given);
+    at->is_off = !given || !strcmp(given, off);
+    if (counts_from_one && at->is_off) at->number[0] = 1;
+    return;
+  }
+  if (!counts_from_one || at->kind == SEARCH_MICROBATCHES || !strcmp(at->usual, "1") || !*at->usual)
+    add_searched_value(at, NULL);
+  else
+    add_searched_value(at, "1");
+  if (counts_from_one) at->number[0] = 1;
+  for (int k = 0; k < l->nvalue; k++) add_searched_value(at, l->value[k]);
+  put_memory_last(at);
+}
+
+static struct search_space *empty_space(void)
+{
+  struct search_space *s = alloc(sizeof *s);
+  *s = (struct search_space){.batch_at = NONE};
+  for (int k = 0; k < SEARCH_COUNT; k++) s->of_kind[k] = NONE;
+  return s;
+}
+
 struct search_space *read_space(void)
 {
   int n;
   const struct setting *list = settings_of_plan(&n);
   graph_open(); /* what reading the plan left can still be read */
-  struct search_space *s = alloc(sizeof *s);
-  *s = (struct search_space){
-      .batch_at = NONE, .ngiven = options.ndefinition, .given = options.definition};
-  for (int k = 0; k < SEARCH_COUNT; k++) s->of_kind[k] = NONE;
+  struct search_space *s = empty_space();
+  s->ngiven = options.ndefinition;
+  s->given = options.definition;
   for (int i = 0; i < n; i++) {
+    const char *given = definition_of(list[i].name);
     if (!strcmp(list[i].name, "batch")) {
-      const char *given = definition_of("batch");
       s->batch_at = i;
       s->batch = number_in(given ? given : list[i].usual);
     }
     s->declares_cluster |= !strcmp(list[i].name, "cluster");
     if (list[i].search == NO_SEARCH || s->n == MOST_SEARCHED) continue;
-    s->of_kind[list[i].search] = s->n;
-    struct searched *at = &s->at[s->n++];
-    const char *given = definition_of(list[i].name);
-    *at = (struct searched){.name = list[i].name,
-                            .usual = list[i].usual,
-                            .with = list[i].with,
-                            .without = list[i].without,
-                            .divides = list[i].divides,
-                            .kind = list[i].search,
-                            .pinned = given != NULL,
-                            .within_memory = NONE};
-    const bool counts_from_one = is_rank_kind(at->kind) || at->kind == SEARCH_MICROBATCHES;
-    const char *off = counts_from_one ? "1" : at->usual;
-    if (given) {
-      add_searched_value(at, given);
-      at->is_off = !strcmp(given, off);
-      continue;
-    }
-    if (!counts_from_one || at->kind == SEARCH_MICROBATCHES || !strcmp(at->usual, "1") ||
-        !*at->usual)
-      add_searched_value(at, NULL);
-    else
-      add_searched_value(at, "1");
-    if (counts_from_one) at->number[0] = 1;
-    for (int k = 0; k < list[i].nvalue; k++) add_searched_value(at, list[i].value[k]);
-    put_memory_last(at);
+    add_setting(s, &list[i], given != NULL, given);
   }
-  if (!s->n)
-    usage_error(2,
-                "%s declares no setting that a search may vary: write search = beside it, as in "
-                "{\"tp\", 1, \"ranks that share each layer\", search = \"tensor\"}",
-                options.plan);
+  return s->n ? s : NULL;
+}
+
+struct search_space *space_of_parallel(void)
+{
+  struct search_space *s = empty_space();
+  const struct plan_options *plan = plan_options;
+  s->of_parallel = true;
+  s->batch = plan->parallel.samples;
+  s->given = alloc((size_t)(plan->nsetting + 1) * sizeof *s->given);
+  for (int i = 0; i < plan->nsetting && s->n < MOST_SEARCHED; i++) {
+    const struct setting *l = &plan->setting[i];
+    add_setting(s, l, l->is_pinned, l->pinned);
+    s->at[s->n - 1].is_defined = l->is_defined;
+    if (l->pinned) s->given[s->ngiven++] = (struct definition){l->name, l->pinned};
+  }
   return s;
+}
+
+char *pinned_by(const struct search_space *s)
+{
+  return text("%s", s->of_parallel ? "given" : "given by -D");
+}
+
+void take_definitions(const struct search_space *s, int n, struct definition *list)
+{
+  options.has_parallel |= s->of_parallel;
+  *(s->of_parallel ? &options.nparallel : &options.ndefinition) = n;
+  *(s->of_parallel ? &options.parallel : &options.definition) = list;
 }
 
 void set_values(struct search_space *s)

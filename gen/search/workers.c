@@ -109,10 +109,10 @@ _Noreturn static void evaluate_here(const struct job *job, int messages)
   on_failure(NULL);
   options.search = false;
   options.estimates = !job->is_checked;
-  options.out = NULL;
+  options.out = options.dump = options.explain = options.explain_cost = NULL;
   options.first_rank = options.last_rank = INT32_MAX; /* files are written for none */
-  options.ndefinition = job->ndefinition;
-  options.definition = job->definition;
+  options.is_candidate = true;
+  take_definitions(job->space, job->ndefinition, job->definition);
   graph_open();
   pool.f(job->to);
   _exit(0);

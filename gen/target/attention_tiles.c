@@ -75,11 +75,11 @@ const char *attention_variant(const struct op *op, int rank)
 }
 
 /* The kernel with this hole: the forward one, "_2nd" for the keys' gradients, "_3rd". */
-static const struct tiles *table_of(const struct op *op, const char *hole)
+static const struct tiles *table_of(bool back, const char *hole)
 {
   static const char *const keys[] = {"rows_2nd", "strips_2nd",   "shared_2nd",
                                      "kept_2nd", "some_queries", "parts"};
-  if (op->kind == OP_attention) return forward;
+  if (!back) return forward;
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (!strcmp(hole, keys[i])) return of_keys;
   return of_queries;
@@ -103,12 +103,11 @@ static bool is_hole(const char *hole, const char *name)
   return !strncmp(hole, name, n) && (!hole[n] || hole[n] == '_');
 }
 
-const char *attention_hole(const struct op *op, int rank, const char *hole, int64_t depth,
-                           int64_t width)
+const char *attention_tile_hole(bool back, const char *hole, int64_t size, int64_t depth,
+                                int64_t width)
 {
-  if (strcmp(attention_variant(op, rank), "_mma") != 0) return NULL;
-  int64_t size = type_bytes(graph->value[op->in[0]].type), more = depth > width ? depth : width;
-  const struct tiles *table = table_of(op, hole), *t = table;
+  const int64_t more = depth > width ? depth : width;
+  const struct tiles *table = table_of(back, hole), *t = table;
   while (t->row_bytes < whole_strips(more) * size) t++;
   if (is_hole(hole, "rows")) return text("%d", t->rows);
   if (is_hole(hole, "strips")) return text("%d", t->strips);
@@ -117,4 +116,12 @@ const char *attention_hole(const struct op *op, int rank, const char *hole, int6
   if (is_hole(hole, "parts")) return text("%d", t->parts);
   if (!is_hole(hole, "shared")) return NULL;
   return text("%d", (int)shared_bytes(table, t, size, depth, width));
+}
+
+const char *attention_hole(const struct op *op, int rank, const char *hole, int64_t depth,
+                           int64_t width)
+{
+  if (strcmp(attention_variant(op, rank), "_mma") != 0) return NULL;
+  const int64_t size = type_bytes(graph->value[op->in[0]].type);
+  return attention_tile_hole(op->kind != OP_attention, hole, size, depth, width);
 }

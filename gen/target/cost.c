@@ -113,16 +113,6 @@ static int64_t arithmetic_time(const struct op *op)
   return picoseconds(KERNEL_SECONDS) + greater(picoseconds(computing_seconds(op)), moving);
 }
 
-/* The bytes sent for rows by expert: the rows, or a slot for each other rank. */
-static double bytes_of_rows(const struct op *op, int n)
-{
-  int tokens = op->dim_to == 0 ? op->in[0] : op->out;
-  struct shape here = local_shape(tokens, 0);
-  double row = (double)here.size[here.ndim - 1] * (double)type_bytes(graph->value[tokens].type);
-  double all = target->streams ? (double)rows_of_slot(tokens, n) * row * n : local_bytes(tokens);
-  return all * (n - 1) / n;
-}
-
 /* The bytes that a rank of n sends, or receives, of the whole value after or before. */
 static double bytes_sent(const struct op *op, double n)
 {
@@ -149,7 +139,7 @@ static int64_t collective_time(const struct op *op)
 /* A rank begins to send, or to receive, and goes on. */
 int64_t sending_time(int64_t bytes, int mesh_dim)
 {
-  double measured = is_measured() ? measured_sending((double)bytes) : -1;
+  double measured = is_measured() ? measured_sending((double)bytes, mesh_dim) : -1;
   if (measured >= 0) return lesser(picoseconds(measured), LONGEST_TIME);
   struct link link = link_of_dimension(mesh_dim);
   return lesser(picoseconds(link.latency + (double)bytes / link.bandwidth), LONGEST_TIME);

@@ -44,6 +44,16 @@ double local_bytes(int value)
   return local_size(value) * (double)type_bytes(graph->value[value].type);
 }
 
+/* The bytes sent for rows by expert: the rows, or a slot for each other rank. */
+double bytes_of_rows(const struct op *op, int n)
+{
+  int tokens = op->dim_to == 0 ? op->in[0] : op->out;
+  struct shape here = local_shape(tokens, 0);
+  double row = (double)here.size[here.ndim - 1] * (double)type_bytes(graph->value[tokens].type);
+  double all = target->streams ? (double)rows_of_slot(tokens, n) * row * n : local_bytes(tokens);
+  return all * (n - 1) / n;
+}
+
 enum arithmetic arithmetic_of(const struct op *op)
 {
   if (graph->value[op->in[0]].type == BF16) return IN_BFLOAT16;

@@ -100,8 +100,9 @@ static double attention_seconds_of(const struct op *op)
   const double heads = local_size(q) / depth / length;
   const double groups = local_size(k) / (double)keys.size[keys.ndim - 1] / of_keys;
   const double met = tiles_of_keys(op, length, of_keys), tiles = ceil(length / TILE);
-  /* Threads share tiles of queries; in the backward, groups of heads. */
-  const double threads = measured_threads(), parts = back ? groups : heads * tiles;
+  /* Threads share tiles of queries; in the backward of CPUs, groups of heads. */
+  const bool by_group = back && !target->thread_grids;
+  const double threads = measured_threads(), parts = by_group ? groups : heads * tiles;
   const double of_thread = ceil(parts / threads) / parts * heads * tiles * met;
   struct measured_attention a = {.type = arithmetic_of(op),
                                  .is_back = back,
@@ -193,6 +194,17 @@ static double bytes_read_here(const struct op *op, int value)
   return local_bytes(value) / (op->pieces ? op->pieces : 1);
 }
 
+/* The kind of kernel by which memory is read and written: read or write, or both in one place. */
+static enum memory_use use_of(const struct op *op, enum memory_use use)
+{
+  if (is_update(op)) return use == WRITTEN_BYTES ? use : OPTIMIZER_BYTES;
+  if (!target->streams) return use;
+  const int n = op->nbody ? op->nbody : 1;
+  for (int k = 0; k < n; k++)
+    if (is_reduce((op->nbody ? &graph->op[op->body[k]] : op)->kind)) return ROW_BYTES;
+  return use;
+}
+
 static double kernel_memory(const struct op *op, value_reach *reach, void *of)
 {
   double all = 0, seconds = 0;
@@ -203,15 +215,15 @@ static double kernel_memory(const struct op *op, value_reach *reach, void *of)
     const double bytes = bytes_read_here(op, in.at[i]);
     const double far = fmax(all, reach ? reach(of, in.at[i]) : 0);
     if (!is_in(&out, storage_of(in.at[i])))
-      seconds += measured_memory(is_update(op) ? OPTIMIZER_BYTES : READ_BYTES, bytes, far);
+      seconds += measured_memory(use_of(op, READ_BYTES), bytes, far);
     else
-      seconds += measured_memory(is_update(op) ? OPTIMIZER_BYTES : UPDATED_BYTES, 2 * bytes, far);
+      seconds += measured_memory(use_of(op, UPDATED_BYTES), 2 * bytes, far);
   }
   for (int i = 0; i < out.n; i++)
     if (!is_in(&in, storage_of(out.at[i])))
-      seconds +=
-          measured_memory(WRITTEN_BYTES, local_bytes(out.at[i]) / (op->pieces ? op->pieces : 1),
-                          fmax(all, reach ? reach(of, out.at[i]) : 0));
+      seconds += measured_memory(use_of(op, WRITTEN_BYTES),
+                                 local_bytes(out.at[i]) / (op->pieces ? op->pieces : 1),
+                                 fmax(all, reach ? reach(of, out.at[i]) : 0));
   return seconds;
 }
 
@@ -230,22 +242,56 @@ static double bytes_of_whole(const struct op *op)
   return local_bytes(value) / (op->pieces ? op->pieces : 1);
 }
 
+/* Of the nearest group that was measured; if that is another one, as much longer as the model of
+   links says. Below 0: none was. */
+static double seconds_in_group(enum op_kind kind, const struct group_spread *s, double bytes,
+                               bool is_bf16)
+{
+  struct group_spread near;
+  const double seconds = measured_collective(kind, s, bytes, is_bf16);
+  if (seconds < 0 || !target->streams || !measured_group(kind, s, &near)) return seconds;
+  double by_model[2];
+  const struct group_spread *const of[] = {s, &near};
+  for (int i = 0; i < 2; i++) {
+    const double n = of[i]->members, sent = collective_row[kind].passes * bytes * (n - 1) / n;
+    const struct link link = modeled_link(kind, of[i]);
+    by_model[i] = link.latency + sent / link.bandwidth;
+  }
+  return seconds * by_model[0] / by_model[1];
+}
+
 static double collective_seconds(const struct op *op)
 {
   const int n = group_size(op->group);
   const bool is_bf16 = graph->value[op->packed ? op->buffer : op->in[0]].type == BF16;
   const double bytes = bytes_of_whole(op);
   if (n == 1) return measured_kernel();
-  if (op->kind == OP_exchange_rows) /* counts, then rows */
-    return measured_collective(OP_all_to_all, n, 256, false) +
-           measured_collective(OP_all_to_all, n, bytes, false);
-  if (op->kind == OP_exchange) return measured_collective(OP_send, n, bytes, false);
-  return measured_collective(op->kind, n, bytes, is_bf16);
+  struct group_spread s = {.members = n, .nodes = 1, .in_node = n};
+  if (target->streams) {
+    const unsigned dims = graph->group[op->group].dims;
+    if (gives_links(dims)) return -1;
+    s = spread_of_dimensions(dims);
+  }
+  if (op->kind == OP_exchange_rows) { /* counts, then rows */
+    const double rows = target->streams ? bytes_of_rows(op, n) * n / (n - 1) : bytes;
+    return seconds_in_group(OP_all_to_all, &s, 256, false) +
+           seconds_in_group(OP_all_to_all, &s, rows, false);
+  }
+  if (op->kind == OP_exchange)
+    return seconds_in_group(target->streams ? OP_all_to_all : OP_send, &s, bytes, false);
+  return seconds_in_group(op->kind, &s, bytes, is_bf16);
 }
 
-double measured_sending(double bytes)
+double measured_sending(double bytes, int mesh_dim)
 {
-  return measured_collective(OP_send, 2, bytes, false);
+  const unsigned dims = 1u << mesh_dim;
+  if (!target->streams)
+    return measured_collective(OP_send, &(struct group_spread){2, 1, 2}, bytes, false);
+  if (gives_links(dims)) return -1;
+  /* Neighbours are of two nodes, or of one. */
+  const bool over_nodes = spread_of_dimensions(dims).nodes > 1;
+  const struct group_spread two = {2, over_nodes ? 2 : 1, over_nodes ? 1 : 2};
+  return measured_collective(OP_send, &two, bytes, false);
 }
 
 /* -------------------------------------------------------------------------------- the operation */

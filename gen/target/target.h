@@ -168,6 +168,9 @@ unsigned char *find_alignments(const struct memory_plan *plan, int rank);
 const char *attention_variant(const struct op *op, int rank);
 const char *attention_hole(const struct op *op, int rank, const char *hole, int64_t depth,
                            int64_t width);
+/* The same of a kernel on the tensor cores, for elements of so many bytes. */
+const char *attention_tile_hole(bool back, const char *hole, int64_t size, int64_t depth,
+                                int64_t width);
 
 /* ----------------------------------------------------------------------------------- c_types.c */
 
@@ -220,6 +223,8 @@ double flops_of(const struct op *op);
 /* Elements and bytes of rank 0's part of a value. */
 double local_size(int value);
 double local_bytes(int value);
+/* The bytes that a rank of n sends where rows go to the ranks of their experts. */
+double bytes_of_rows(const struct op *op, int n);
 /* The arithmetic of an operation that multiplies, and the number of ranks that share its work. */
 enum arithmetic arithmetic_of(const struct op *op);
 double ranks_that_share(const struct op *op);
@@ -332,7 +337,7 @@ int loop_that_ends(const struct loops *loops, int dim);
 /* The seconds of an operation on a device that was measured; reach NULL: nothing is known. Below 0:
    the figures do not answer. And those of a send between two stages of a pipeline. */
 double measured_seconds(const struct op *op, value_reach *reach, void *of);
-double measured_sending(double bytes);
+double measured_sending(double bytes, int mesh_dim);
 
 /* -------------------------------------------------------------------------------- row_passes.c */
 

@@ -76,6 +76,9 @@ struct options {
   int first_rank, last_rank;
   int ndefinition;
   struct definition *definition;
+  bool has_parallel; /* train's parallel = auto{...} has these values */
+  int nparallel;
+  struct definition *parallel;
   const char *move; /* a tensor and two layouts: see move_query.c; or NULL */
   const char *planner;
   bool json;
@@ -85,6 +88,7 @@ struct options {
   const char *cluster; /* where the ranks run, in the place of what the plan says; or NULL */
   bool target_given;   /* the command line says --target */
   bool search;         /* the plan's settings that may vary are searched */
+  bool is_candidate;   /* of a search */
   bool estimates;      /* only the figures of the program are needed: nothing is checked */
   double search_time;  /* seconds; 0: no limit */
   bool calibrate;      /* write the program that measures a machine, and no plan's */
@@ -268,6 +272,14 @@ char *double_text(double x);
 char *number_text(double x);
 /* n where x is 1 / n and takes more than three digits; else 0. */
 int one_over(double x);
+
+/* ---------------------------------------------------------------------------------- lua_text.c */
+
+/* The text in quotes, in printable ASCII, as a Lua script has it. */
+char *lua_string(const char *s);
+/* Whether it can be a name in Lua; and as the key of a table: name, or ["other text"]. */
+bool is_lua_name(const char *s);
+char *lua_key(const char *s);
 
 /* ----------------------------------------------------------------------------------- min_cut.c */
 

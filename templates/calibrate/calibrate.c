@@ -15,7 +15,6 @@
 struct effort effort = {5, 3e-3, false};
 int ranks_of_job, this_rank, threads;
 char *pool;
-FILE *out;
 
 // In a program the runtime has these.
 OF_MODEL const struct rank *rank;
@@ -82,48 +81,6 @@ double seconds_of(void (*work)(void *with), void *with)
     if (took < least) least = took;
   }
   return greatest(least);
-}
-
-// ---- the output ---------------------------------------------------------------------------------
-
-static bool follows; // another one of the same list
-
-static void put_name(const char *name)
-{
-  if (follows) fputs(",", out);
-  if (name) fprintf(out, "\n\"%s\": ", name);
-  follows = true;
-}
-
-void begin_member(const char *name, char bracket)
-{
-  put_name(name);
-  putc(bracket, out);
-  follows = false;
-}
-
-void end_member(char bracket)
-{
-  putc(bracket, out);
-  follows = true;
-}
-
-void put_member(const char *name, double number)
-{
-  put_name(name);
-  fprintf(out, "%.5g", number);
-}
-
-void put_word(const char *name, const char *word)
-{
-  put_name(name);
-  fprintf(out, "\"%s\"", word);
-}
-
-void put_item(double number)
-{
-  put_name(NULL);
-  fprintf(out, "%.5g", number);
 }
 
 static void say(const char *what)

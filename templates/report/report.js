@@ -152,6 +152,7 @@
   function stepParts(plan) {
     const step = plan.simulated_step;
     if (!step) return [];
+    const slowest = step.stragglers ? [{ name: "the slowest rank takes longer", seconds: step.stragglers, color: "var(--idle)" }] : [];
     if (plan.pipeline) {
       const busy = step.pipeline - step.idle - step.exposed;
       return [
@@ -159,6 +160,7 @@
         { name: "exposed transfers", seconds: step.exposed, color: "var(--c1)" },
         { name: "idle: waits for other stages", seconds: step.idle, color: "var(--idle)" },
         { name: "gathers and update", seconds: step.update, color: "var(--update)" },
+        ...slowest,
       ];
     }
     const times = timesOf(plan), parts = [];
@@ -167,7 +169,7 @@
         color: phase === "update" ? "var(--update)" : "var(--work)" });
     for (const [group, seconds] of times.waits)
       parts.push({ name: `exposed transfers over ${shown(group)}`, seconds, color: groupColor(group) });
-    return parts;
+    return [...parts, ...slowest];
   }
 
   function stepView() {

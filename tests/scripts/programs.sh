@@ -155,45 +155,38 @@ compile_runtime() {
   fi
 }
 
-# own_name OBJECT NAME OWN: makes OBJECT.part.o, a copy of OBJECT.o with NAME renamed to OWN (and the
-# sanitizer's mark of it).
-own_name() {
-  [ -e "$1.part.o" ] ||
-    objcopy --redefine-sym "$2=$3" --redefine-sym "__odr_asan.$2=__odr_asan.$3" "$1.o" "$1.part.o"
+# In a program's directory: writes all_ranks.$1, the ranks' files as one, with the names of each that are its own renamed, and
+# the table that ranks.c reads. A file for each rank takes most of the time of a program of many ranks.
+join_ranks() {
+  local files
+  mapfile -t files < <(printf '%s\n' rank*."$1" | sort -V)
+  perl -0777 -ne '
+    my ($rank) = $ARGV =~ /^(rank\d+)\./;
+    my $own = join "|", map { /\b(\w+)(?:\[\w*\])* = /g } /^static const [^;]*/mg;
+    s/(?<!\.)(?<!struct )\b($own)\b/$1_of_$rank/g;
+    s/\bthis_rank\b/$rank/g;
+    print;
+    push @ranks, "&$rank";
+    END {
+      print "extern const void *const all_ranks[];\nextern const int number_of_ranks;\n";
+      printf "const void *const all_ranks[] = {%s};\nconst int number_of_ranks = %d;\n", join(", ", @ranks), scalar @ranks;
+    }' "${files[@]}" > all_ranks."$1"
 }
 
-# In a program's directory, for its `entries` (rank:step): links `ranks`. `this_rank` of each rank is renamed,
-# for the table that ranks.c reads.
-link_together() {
-  local entry rank names=() rows=() more=()
-  [ "$kind" != library ] || more=(library*.o data.o watch.o caller.o)
-  for entry in $entries; do
-    rank=rank${entry%:*}
-    own_name "$rank" this_rank "$rank" || return
-    names+=("$rank") rows+=("$rank,")
-  done
-  {
-    printf 'extern const char %s[];\n' "${names[@]}"
-    echo "const void *const all_ranks[] = {${rows[*]}};"
-    echo "const int number_of_ranks = ${#rows[@]};"
-  } > all_ranks
-  "${link[@]}" -o ranks -x c all_ranks -x none ./*.part.o step*.o kernels.o "${more[@]}" "../$kind"/*.[oa] "${local_libraries[@]}" &&
-    rm all_ranks ./*.part.o
-}
-
-# link_ranks DIRECTORY KIND: makes rank0, rank1 ... of the objects there.
+# link_ranks DIRECTORY KIND: makes rank0, rank1 ... of the objects there, or the one program `ranks`.
 link_ranks() (
   cd "$1"
-  kind=$2 link=(gcc)
+  kind=$2 link=(gcc) more=()
   case $kind in
   sanitized) link=(gcc "${sanitizers[@]}") ;;
   cuda) link=(g++) ;;
   esac
-  entries=$(sed -n 's/^set(RANKS \(.*\))$/\1/p' CMakeLists.txt | tr ' ' '\n' | sort -V) # stages may have them in turn
   if is_local; then
-    link_together || exit 1
+    [ "$kind" != library ] || more=(library*.o data.o watch.o caller.o)
+    "${link[@]}" -o ranks all_ranks.o step*.o kernels.o "${more[@]}" "../$kind"/*.[oa] "${local_libraries[@]}"
     exit
   fi
+  entries=$(sed -n 's/^set(RANKS \(.*\))$/\1/p' CMakeLists.txt | tr ' ' '\n' | sort -V) # stages may have them in turn
   for entry in $entries; do
     "${link[@]}" -o "rank${entry%:*}" "rank${entry%:*}.o" "${entry#*:}.o" kernels.o "../$kind"/*.[oa] \
       "${libraries[@]}" || exit 1
@@ -205,10 +198,11 @@ link_ranks() (
 watched=()
 make_ranks() (
   cd "$1"
-  kind=$2 suffix=c
+  kind=$2 suffix=c ranks='rank*'
   [ "$kind" != cuda ] || suffix=cu
   [ "$kind" != sanitized ] || optimized=-O0 # a sanitizer sees no less
-  objects . "$kind" "${watched[@]}" rank*.$suffix step*.$suffix &&
+  ! is_local || { join_ranks $suffix && ranks=all_ranks; } || exit 1
+  objects . "$kind" "${watched[@]}" $ranks.$suffix step*.$suffix &&
     objects . "$kind" "${watched[@]}" $optimized kernels.$suffix || exit 1
   if [ "$kind" = library ]; then
     objects . library library_ranks.c runtime/library/*.c &&
@@ -245,7 +239,7 @@ golden_line() { awk -v way="$2" '$1 == way { for (i = 2; i <= NF; i++) print $i 
 
 # start DIRECTORY RESULT ARGUMENTS...: runs all its ranks, for at most `patience` seconds. Writes RESULT.losses
 # and RESULT.saved/.
-patience=180
+patience=${PATIENCE:-180}
 start() {
   local directory=$1 result=$2 arguments ranks=() rank
   arguments=(--metrics "$2.jsonl" --save "$2.saved" "${@:3}")

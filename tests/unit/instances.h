@@ -238,6 +238,9 @@ static const struct instance instances[] = {
      .out = {"eabcd3", "eabcd"}},
     {OP_cached_attention_parts, .in = {"2b112", "2b12", "2b12", "2cbd2", "2cbd2", "#2", "#2"},
      .out = {"c2b112", "c2b11"}, .number = {2}},
+    {OP_recent, .in = {"a3b", "36b", "#a", "#a"}, .out = {"a5b"}},
+    {OP_recent, .in = {"2cb", "39b", "#2", "#2"}, .out = {"29b"}},
+    {OP_running_sum, .in = {"acb", "39b", "#a", "#a"}, .out = {"acb"}},
     {OP_attention_back, .in = {"a(bc)d3", "a(bc)d2", "abe2", "abe3", "a(bc)d3", "a(bc)d"},
      .out = {"a(bc)d2", "abe2", "abe3"}},
     {OP_attention_back, .in = {"a(bc)d2", "a(bc)d2", "abd2", "abd2", "a(bc)d2", "a(bc)d"},
@@ -383,7 +386,8 @@ static int append_instance(const struct instance *instance, const int64_t *size,
 
 static bool has_caches(const struct op *op)
 {
-  return op->kind == OP_cached_attention || op->kind == OP_cached_attention_parts;
+  return op->kind == OP_cached_attention || op->kind == OP_cached_attention_parts ||
+         op->kind == OP_recent || op->kind == OP_running_sum;
 }
 
 /* Adds the instance to the graph, on inputs of its own. */
@@ -393,7 +397,9 @@ __attribute__((unused)) static const struct op *instantiate(const struct instanc
   struct op op = op_of_instance(instance, size);
   for (; op.nin < MAX_INPUTS && instance->in[op.nin]; op.nin++) {
     const char *in = instance->in[op.nin];
-    const bool is_cache = has_caches(&op) && (op.nin == 3 || op.nin == 4);
+    const bool keeps_tokens = op.kind == OP_recent || op.kind == OP_running_sum;
+    const bool is_cache =
+        keeps_tokens ? op.nin == 1 : has_caches(&op) && (op.nin == 3 || op.nin == 4);
     op.in[op.nin] =
         given(is_cache ? CACHE : BATCH, "x", shape_in_letters(in, size), (struct layout){0});
     graph->value[op.in[op.nin]].type = type_in_letters(in);
@@ -487,11 +493,12 @@ static struct array suitable_input(const struct op *op, int i, const struct arra
   const enum type type = graph->value[op->in[i]].type;
   for (int64_t k = 0, n = elements(x.shape); k < n; k++) x.at[k] = suitable(op, i);
   /* Slots of their own, or none; and a place in the cache. */
-  for (int64_t k = 0; has_caches(op) && i > 4 && k < x.shape.size[0]; k++) {
-    const struct shape cache = graph->value[op->in[3]].shape;
-    const int64_t context =
-        op->kind == OP_cached_attention ? cache.size[2] : cache.size[1] * cache.size[3];
-    x.at[k] = i == 6                               ? draw_below((int)context)
+  for (int64_t k = 0; has_caches(op) && i > op->nin - 3 && k < x.shape.size[0]; k++) {
+    const struct shape cache = graph->value[op->in[op->nin == 4 ? 1 : 3]].shape;
+    const int64_t context = op->nin == 4                      ? 2 * cache.size[1]
+                            : op->kind == OP_cached_attention ? cache.size[2]
+                                                              : cache.size[1] * cache.size[3];
+    x.at[k] = i == op->nin - 1                     ? draw_below((int)context)
               : k < cache.size[0] && draw_below(5) ? (double)k
                                                    : -1;
   }

@@ -1182,6 +1182,41 @@ static bool run_cached_attention(const struct op *op, const struct array *in, st
   return true;
 }
 
+/* Inputs: new tokens, the cache, each sequence's slot in it and its first token's number. */
+static bool run_recent(const struct op *op, const struct array *in, struct array *out,
+                       const struct places *at)
+{
+  (void)at, (void)op;
+  const int64_t *s = in[0].shape.size, room = in[1].shape.size[1], wide = out[0].shape.size[1];
+  const int64_t back = wide - s[1];
+  for (int64_t b = 0; b < s[0]; b++)
+    for (int64_t i = 0; i < wide; i++)
+      for (int64_t d = 0; d < s[2]; d++) {
+        const int64_t slot = (int64_t)in[2].at[b], token = (int64_t)in[3].at[b] + i - back;
+        if (slot < 0 || token < 0) continue;
+        out[0].at[(b * wide + i) * s[2] + d] =
+            i < back ? in[1].at[(slot * room + token % room) * s[2] + d]
+                     : in[0].at[(b * s[1] + i - back) * s[2] + d];
+      }
+  return true;
+}
+
+static bool run_running_sum(const struct op *op, const struct array *in, struct array *out,
+                            const struct places *at)
+{
+  (void)at, (void)op;
+  const int64_t *s = in[0].shape.size, room = in[1].shape.size[1];
+  for (int64_t b = 0; b < s[0]; b++)
+    for (int64_t d = 0; d < s[2]; d++) {
+      const int64_t slot = (int64_t)in[2].at[b], start = (int64_t)in[3].at[b];
+      if (slot < 0) continue;
+      double sum = start > 0 ? in[1].at[(slot * room + (start - 1) % room) * s[2] + d] : 0;
+      for (int64_t t = 0; t < s[1]; t++)
+        out[0].at[(b * s[1] + t) * s[2] + d] = sum += in[0].at[(b * s[1] + t) * s[2] + d];
+    }
+  return true;
+}
+
 /* An element of a cache in parts. */
 static double at5(struct array t, int64_t slot, int64_t part, int64_t head, int64_t c, int64_t d)
 {
@@ -1585,6 +1620,10 @@ static reference *reference_of(enum op_kind kind)
     return run_cached_attention;
   case OP_cached_attention_parts:
     return run_cached_attention_parts;
+  case OP_recent:
+    return run_recent;
+  case OP_running_sum:
+    return run_running_sum;
   case OP_conv2d:
   case OP_conv2d_back_input:
   case OP_conv2d_back_weight:

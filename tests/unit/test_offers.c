@@ -81,6 +81,14 @@ static const struct left_out {
      "R,R,P(sum),R,P(sum),R,R -> P(sum),R; R,R,S(3),R,S(4),R,R -> S(5),R; "
      "S(0),S(0),S(0),R,R,S(0),S(0) -> S(1),S(1)",
      "a cache is neither pending nor cut in width, and ranks with all slots write them all"},
+    {"recent",
+     "P(sum),P(sum),R,R -> P(sum); P(max),P(max),R,R -> P(max); P(min),P(min),R,R -> P(min); "
+     "S(0),R,S(0),S(0) -> S(0)",
+     "a cache is not pending, and ranks with all slots write them all"},
+    {"running_sum",
+     "R,P(max),R,R -> P(max); R,P(min),R,R -> P(min); P(sum),P(sum),R,R -> P(sum); "
+     "S(0),R,S(0),S(0) -> S(0)",
+     "a cache is not pending, and ranks with all slots write them all"},
     {"attention_back",
      "R,R,R,P(sum),P(sum),R -> P(sum),P(sum),R; S(3),R,R,S(3),S(3),R -> P(sum),P(sum),S(3); "
      "R,R,R,P(sum),P(sum),R,R,R -> P(sum),P(sum),R; "

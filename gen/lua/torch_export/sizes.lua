@@ -58,10 +58,13 @@ local function meta_of(program, name)
   return field(field(program.graph, "tensor_values", "table", program.path), name, "table", program.path)
 end
 
+local NAMED = {batch = 1, tokens = 2}
+
 -- The symbols of the sizes, with the numbers of the example that was exported, unless `given` has
--- others: under the symbol's name, or `batch` for the one that is the first size of the first input.
+-- others: under the symbol's name, `batch` for the one that is the first size of the first input, or `tokens` for the
+-- one that is its second size.
 local function find_symbols(program, inputs, given)
-  local symbols, batch, known = {}, nil, {batch = true}
+  local symbols, named, known = {}, {}, {batch = true, tokens = true}
   for i, name in ipairs(inputs) do
     for d, s in ipairs(name and field(meta_of(program, name), "sizes", "table", program.path) or {}) do
       local e = s.as_expr
@@ -70,7 +73,9 @@ local function find_symbols(program, inputs, given)
       if symbol then
         symbols[symbol] = symbols[symbol] or e.hint and e.hint.as_int
         known[symbol] = true
-        if i == 1 and d == 1 then batch = symbol end
+        for key, dim in pairs(NAMED) do
+          if i == 1 and d == dim then named[key] = symbol end
+        end
       end
     end
   end
@@ -79,13 +84,18 @@ local function find_symbols(program, inputs, given)
       fail("torch_export: %s has no symbolic size '%s'", program.path, tostring(name))
     end
     value = base.integer(value, "torch_export's " .. name, 1, 1 << 40)
-    if name ~= "batch" then
+    local dim = NAMED[name]
+    if not dim then
       symbols[name] = value
-    elseif batch then
-      symbols[batch] = value
-    elseif value ~= field(meta_of(program, inputs[1]), "sizes", "table", program.path)[1].as_int then
-      fail("torch_export: %s was exported for a batch of %d only: export it with dynamic_shapes for "
-        .. "the first dimension", program.path, meta_of(program, inputs[1]).sizes[1].as_int)
+    elseif named[name] then
+      symbols[named[name]] = value
+    else
+      local size = field(meta_of(program, inputs[1]), "sizes", "table", program.path)[dim]
+      if not size or value ~= size.as_int then
+        fail("torch_export: %s was exported for %s only: export it with dynamic_shapes for the %s dimension",
+          program.path, string.format(dim == 1 and "a batch of %s" or "texts of %s tokens", size and size.as_int or "?"),
+          dim == 1 and "first" or "second")
+      end
     end
   end
   return symbols

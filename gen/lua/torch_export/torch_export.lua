@@ -53,8 +53,18 @@ local function flat_graph(program, outputs, sizes)
   local shape_of, type_of = torch.sizes_by_name(program, symbols), torch.types_by_name(program)
   nodes = torch.live(torch.with_layers(torch.live(nodes, outputs), shape_of, type_of), outputs)
   local parts, linear = torch.find_parts(nodes, outputs, parameter_paths(program), shape_of)
+  nodes = torch.live(torch.with_experts(nodes, shape_of), outputs)
   graph.nodes = torch.live(torch.with_patterns(nodes, shape_of, type_of), outputs)
   return graph, symbols, parts, linear
+end
+
+local PROJECTIONS = {Linear = true, Conv1D = true, MultiheadAttention = true}
+
+-- Projections that make several things at once, as q, k and v: auto() cuts them part by part.
+local function note_parts(listed, modules)
+  for _, m in ipairs(listed) do
+    if m.parts and PROJECTIONS[m.class] then base.parts_of_archives[modules[m.path]] = m.parts end
+  end
 end
 
 -- Tells of numbers that have another precision here.
@@ -100,6 +110,7 @@ function base.torch_export(path, sizes)
   local modules = {}
   local self = torch.build(root, modules, "")
   about.lists = torch.lists_of(modules)
+  note_parts(about.modules, modules)
   local calls = torch.nest(graph.nodes)
   torch.find_edges(calls, outputs)
   function self.forward(_, ...)

@@ -151,7 +151,6 @@ rm -rf "$WORK/large"
 ends 0 "usage: tpgen --calibrate" "$TPGEN" --help
 ends 2 "--calibrate takes no plan" "$TPGEN" --calibrate "$toy" -o "$out"
 ends 2 "-o DIRECTORY" "$TPGEN" --calibrate
-ends 2 "measures machines of the target cpu" "$TPGEN" --calibrate --target cuda -o "$out"
 ends 0 "in_proj.weight  f32[32, 10]" "$TPGEN" "$toy" --explain in_proj.weight
 for pass in outline memory; do
   cmp <("$TPGEN" "$toy" --dump=$pass) <("$TPGEN" "$toy" --dump=$pass --explain=in_proj.weight) ||

@@ -28,7 +28,7 @@ seconds=$(value "$json" 'd["best"]["seconds"]')
 "$TPGEN" "$WORK/out/plan.lua" -o "$WORK/again" --target cuda || fail "plan.lua is no plan"
 # Its comments name other lines, and its names of files and hashes are others.
 code() { python3 -c 'import re, sys; print("\n".join(re.sub(r"//.*|/\*.*?\*/", "", open(sys.argv[1]).read(), flags=re.S if sys.argv[1][-1] == "h" else 0).split()))' "$1" |
-  sed 's/[0-9a-f]\{16\}/HASH/; s/^"[^"]*\.lua"/"FILE"/'; }
+  sed 's/[0-9a-f]\{16\}/HASH/; s/^"[^"]*\.lua"/"FILE"/; /plan_line$/,+2s/^[0-9]*,$/LINE/'; }
 for file in "$WORK"/out/step*.cu "$WORK/out/kernels.cu" "$WORK"/out/memory*.h; do
   cmp <(code "$file") <(code "$WORK/again/$(basename "$file")") || fail "plan.lua gives another $(basename "$file")"
 done

@@ -90,14 +90,18 @@ following=(-fsanitize=thread)
 # planted NAME FROM RANKS PATTERN PERL: these ranks of the tracked program FROM run a step changed by PERL; the
 # job ends with a message that matches PATTERN.
 planted() {
-  local name=$1 ranks=$3 pattern=$4 change=$5 to=$WORK/$1 rank changed=(step_planted.cu)
+  local name=$1 ranks=$3 pattern=$4 change=$5 to=$WORK/$1 rank
   cp -r "$WORK/followed_$2" "$to"
   perl -0pe "$change" "$to/step.cu" > "$to/step_planted.cu"
   ! cmp -s "$to/step.cu" "$to/step_planted.cu" || fail "$name: nothing is planted"
   # The two steps are parts of one program.
-  for rank in $ranks; do changed+=("rank$rank.cu"); done
-  (cd "$to" && sed -i 's/\bstep_program\b/planted_program/' "${changed[@]}")
-  objects "$to" cuda "${following[@]}" "${changed[@]}" && link_ranks "$to" cuda || { fail "$name does not compile"; return; }
+  (
+    cd "$to"
+    sed -i 's/\bstep_program\b/planted_program/' step_planted.cu
+    for rank in $ranks; do sed -i 's/\bstep_program\b/planted_program/' "rank$rank.cu"; done
+    join_ranks cu
+  )
+  objects "$to" cuda "${following[@]}" step_planted.cu all_ranks.cu && link_ranks "$to" cuda || { fail "$name does not compile"; return; }
   ! start "$to" "$to" --data "$llama/text.txt" --steps 2 > "$to.said" || fail "$name: it went unnoticed"
   grep -qE "$pattern" "$to.out" || { fail "$name: other words"; head -n 5 "$to.out"; }
   printf '  %-24s %s\n' "$name" "$(grep -m 1 -E "$pattern" "$to.out")"

@@ -114,8 +114,8 @@ END
   ends "has no 'hidden_size'" '{"model_type": "llama"}'
   ends "hidden_act is 'gelu'" '{"model_type": "llama", "hidden_act": "gelu"}'
   ends "is not JSON" '{"model_type": '
-  sed 's/"default"/"dynamic"/' "$hf/config.json" > "$WORK/dynamic.json"
-  ends "rope_type must be" "$(cat "$WORK/dynamic.json")"
+  sed 's/"default"/"spiral"/' "$hf/config.json" > "$WORK/spiral.json"
+  ends "rope_type must be" "$(cat "$WORK/spiral.json")"
 }
 # A config.json of Llama 3.1, with the newer keys and the older ones, and the preset: one model, in which the
 # scaling has an effect; and without scaling the model of the same shape by -D.

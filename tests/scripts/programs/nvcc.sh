@@ -83,6 +83,17 @@ compiles() (
   [[ $1 != moves* ]] || files+=(rank0) # it has names of the step's
   for file in "${files[@]}"; do "$nvcc" "${flags[@]}" "${one[@]}" -c $file.cu || exit 1; done
 )
+# calibrates NAME: the program of tpgen --calibrate, with one of its six files of attention, and links it.
+calibrates() (
+  "$TPGEN" --calibrate --target cuda -o "$WORK/$1" && cd "$WORK/$1" || exit 1
+  printf '#include "%s.cu"\n' calibrate calibrate_kernels calibrate_products calibrate_collectives calibrate_attention \
+    calibrate_attention_bfloat16_64 > all.cu
+  # The tables of the others have no kernels here.
+  for table in bfloat16_128 {float32,tfloat32}_{64,128}; do echo "extern const struct attention attention_$table[6] = {};" >> all.cu; done
+  "$nvcc" "${flags[@]}" "${one[@]}" -c all.cu && gcc "${strict[@]}" -O0 -c calibrate_output.c || exit 1
+  "$nvcc" "${one[@]}" --cudart shared -o calibrate all.o calibrate_output.o \
+    "$WORK"/runtime/{cuda_*,launch,local_ranks,open_input,program,rendezvous,watchdog}.o "${linked[@]}"
+)
 or_fail() { "$@" || fail "$* does not do so with nvcc"; }
 with_nvcc() { beside "$WORK/$2.log" or_fail "$@"; }
 
@@ -97,6 +108,7 @@ with_nvcc compiles llama_tf32 plans/llama3.lua tp=4 dtype=tf32 checkpoint=layer
 for plan in gpt2 gemma bert resnet $(more echo qwen phi3 gpt_neox falcon vit); do with_nvcc compiles $plan plans/$plan.lua dp=2 tp=2; done
 more with_nvcc compiles moe plans/moe.lua dp=2 ep=2 tp=2
 with_nvcc compiles moe_bf16 plans/moe.lua dp=2 ep=2 dtype=bfloat16 bound=1.5
+with_nvcc calibrates machine
 with_nvcc links pipeline plans/llama3.lua pp=2 microbatches=4
 with_nvcc compiles ring plans/llama3.lua cp=2 dtype=bfloat16 documents=2 balance=headtail
 with_nvcc compiles generate plans/generate.lua tp=2 cache_dtype=bfloat16

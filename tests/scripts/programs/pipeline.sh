@@ -202,7 +202,7 @@ refused() {
   grep -qF "$1" "$WORK/refused.log" || { cat "$WORK/refused.log"; fail "${*:2}: another message"; }
   [ ! -e "$WORK/refused" ] || fail "${*:2}: something is written"
 }
-refused '16 stages of 8 layers' -D pp=16 -D microbatches=16
+refused '16 stages of 11 blocks' -D pp=16 -D microbatches=16
 refused 'the schedules are gpipe' -D pp=2 -D schedule=fastest
 refused 'it has two stages on each rank, not 1' -D pp=2 -D stages=1 -D schedule=zbv_zero_bubble
 refused 'at least as many micro-batches as stages: 4, not 2' -D pp=2 -D stages=2 -D schedule=dualpipe_v

@@ -21,7 +21,7 @@ local FILES = { -- in the order of the reference
   "nn/nn_recurrent.lua", "nn/experts.lua", "tensors/tensors.lua", "tensors/views.lua", "tensors/functions.lua",
   "tensors/activations.lua", "tensors/losses.lua", "tensors/normalization.lua", "tensors/attention.lua",
   "tensors/indices.lua", "tensors/reordering.lua", "tensors/images.lua", "tensors/recurrent.lua", "tensors/rows.lua",
-  "language/operators.lua", "parallel/styles.lua", "parallel/auto.lua", "parallel/fully_shard.lua", "parallel/context.lua",
+  "language/operators.lua", "parallel/styles.lua", "parallel/auto.lua", "parallel/parallel_plan.lua", "parallel/fully_shard.lua", "parallel/context.lua",
   "parallel/pipeline.lua", "parallel/lora.lua", "training/requires_grad.lua", "training/precision.lua",
   "training/train.lua", "training/generate.lua", "training/optimizers.lua", "training/updates.lua",
   "training/schedules.lua",

@@ -149,6 +149,19 @@ local function type_words(row)
   return table.concat(words, "|")
 end
 
+-- Adds the setting to those that tpgen lists, and that a search varies.
+local function list_setting(row, usual)
+  core.add_setting(row.name, type_words(row), usual == nil and "" or tostring(usual), row.about, row.title or "")
+  local search = row.search
+  if not search then return end
+  local texts = {}
+  for i, value in ipairs(search.values) do texts[i] = tostring(value) end
+  core.add_search(search.kind, texts, search.with, search.without, search.divides)
+end
+
+-- For parallel_plan.lua, whose settings train has.
+base.read_setting_rows, base.check_setting, base.list_setting = read_rows, check, list_setting
+
 --- # Settings
 --- settings(rows, known?): declares the plan's settings, `{name, default, what it does, type =, choices =, search =}`
 --- each, or lists of these with a `title`; gives their values: what -D says, else what `known` says, else the
@@ -199,14 +212,7 @@ function plan.settings(rows, known)
   for _, row in ipairs(all) do check(row, said[row.name], written[row.name]) end
   if core.lists_settings() then
     for _, row in ipairs(all) do
-      local value = default_of(row)
-      core.add_setting(row.name, type_words(row), value == nil and "" or tostring(value), row.about, row.title or "")
-      local search = row.search
-      if search then
-        local texts = {}
-        for i, value in ipairs(search.values) do texts[i] = tostring(value) end
-        core.add_search(search.kind, texts, search.with, search.without, search.divides)
-      end
+      list_setting(row, default_of(row))
     end
     core.end_of_settings()
   end

@@ -559,7 +559,7 @@ nn.ModuleList = nn.module("ModuleList", function(self, members)
   keep_all(self, "ModuleList", members)
   function self:forward() fail("a ModuleList is not called: call its modules") end
 end)
-base.ModuleList = nn.ModuleList
+base.ModuleList, base.Sequential = nn.ModuleList, nn.Sequential
 
 plan.nn, plan.F = nn, F
 

@@ -75,6 +75,9 @@ function base.refuse_context(who)
   end
 end
 
+-- Whether the model's attention goes over sequences that are cut.
+function base.has_cut_attention() return asked ~= nil and asked.is_met == true end
+
 local WHOLE = core.Replicate()
 
 -- Placed along each of the dimensions: by a method of its own, or as `other`.
@@ -215,6 +218,7 @@ end
 -- and of keys, if the order is not that of the sequence; and with the dimension of a ring.
 function base.cut_attention(q, k, how)
   if not asked or asked.ranks == 1 then return nil end
+  asked.is_met = true
   local why, c = "attention over " .. methods_text(), {balanced = asked.balance}
   local n = core.shape(q)[3]
   -- Turn 1: other dimensions of the mesh cut heads first.

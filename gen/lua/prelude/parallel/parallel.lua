@@ -161,6 +161,8 @@ local function read_cluster(given)
   end
   local of = base.expect(core.read_json(given, nil, true), "table", string.format("the content of the cluster's file %s", given))
   check_cluster(given, of, FIELDS)
+  -- The file of a device is named from there.
+  if of.device and of.device:find("%.json$") and not of.device:find("^/") then of.device = given:gsub("[^/]*$", "") .. of.device end
   return of, given
 end
 
@@ -171,11 +173,15 @@ local function set_cluster(given, device)
   if device == nil then fail("%s has no device, as in \"device\": \"H100\"", what) end
   local facts = type(device) == "string" and core.device_facts(device) or {}
   local intra, inter = of.intra or {}, of.inter or {}
-  local function fact(value, name, key)
-    return value or facts[name] or fail("%s has no %s, and its device is no preset that has one", what, key)
-  end
   local devices = of.devices_per_node or math.tointeger(facts.devices) or 8
   local nodes = of.nodes or 1
+  local function fact(value, name, key)
+    if value or facts[name] then return value or facts[name] end
+    if not facts.devices then fail("%s has no %s, and its device is no preset that has one", what, key) end
+    if world == 1 or key:find("^inter") and nodes == 1 then return 1e9 end -- of a link that no group has
+    fail("the mesh has %d ranks, and %s has figures of %d device%s and no %s: say it in the file of a cluster, or measure with "
+      .. "more devices", world, device, math.tointeger(facts.devices), facts.devices > 1 and "s" or "", key)
+  end
   if world > nodes * devices then
     fail("the mesh has %d ranks, and %s has %d devices: %d node%s of %d", world, what, nodes * devices, nodes,
       nodes > 1 and "s" or "", devices)
@@ -248,6 +254,8 @@ function plan.device_mesh(t)
   if base.begun then fail("device_mesh comes before train and infer") end
   return make_mesh(t)
 end
+
+function base.has_mesh() return names ~= nil end
 
 -- A plan without a mesh is for one rank.
 function base.need_mesh()
@@ -621,9 +629,14 @@ end)
 -- Called before the model is part of the graph: adapters are cut in the same parts as their
 -- modules.
 function base.part_adapters()
+  local is_styled = {}
   for _, s in ipairs(styled) do
-    for _, module in ipairs(s[1]) do base.part_adapter(module, s[3]) end
+    for _, module in ipairs(s[1]) do
+      base.part_adapter(module, s[3])
+      is_styled[module] = true
+    end
   end
+  base.part_automatic(is_styled)
 end
 
 -- Called when the model is part of the graph: adds the styles of its modules.

@@ -21,16 +21,18 @@ local function layers_of(module, longest)
   return longest
 end
 
--- The modules with which a stage may begin: graph_passes/balance.c chooses.
+-- The modules with which a stage may begin: graph_passes/balance.c chooses. Those of the longest list, or the blocks of
+-- the model if they are more, and the list is too short.
 local function may_begin(module, stages)
   local layers, list = layers_of(module, {}), {}
-  local n = #layers // 2
-  if n < stages then
-    fail("pipeline: %d stages of %d layers: a stage has one or more; say where they begin, as in split = "
-      .. '{"layers.2"}', stages, n)
+  for i = 2, #layers, 2 do list[#list + 1] = layers[i] end
+  local blocks = #list < stages and base.blocks_of(module) or list
+  if #blocks > #list then list = blocks end
+  if #list < stages then
+    fail("pipeline: %d stages of %d blocks, layers and what is beside them: a stage has one or more; say where they "
+      .. 'begin, as in split = {"layers.2"}', stages, #list)
   end
-  for i = 4, #layers, 2 do list[#list + 1] = layers[i] end
-  return list
+  return table.move(list, 2, #list, 1, {})
 end
 
 local function as_split(module, split)

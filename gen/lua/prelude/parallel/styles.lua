@@ -125,6 +125,8 @@ local function set_parts(module, parts, name)
   end
 end
 
+base.set_parts = set_parts
+
 -- Keeps each gate of an LSTM and the like as a part.
 local function set_gates(module, name)
   local gates = base.gates[core.class_of(module)]

@@ -103,6 +103,37 @@ local function check_logits(logits, name, sequences)
   return core.redistribute(logits, base.placed_in_graph{[entry.over] = core.Replicate()}, nil, nil, "the logits of every sequence")
 end
 
+-- The inputs of the two entries, in the order of the operator whole_text.
+local INPUTS = {"prefill.tokens", "prefill.slot", "prefill.start", "prefill.last", "decode.tokens", "decode.slot",
+  "decode.start"}
+
+-- Whether a module in it is an nn.KVCache: then the model has caches where it says so. Else it is a model of whole
+-- texts, from which the entries follow (gen/graph_passes/cut_time.c).
+local function holds_cache(model)
+  local seen = {}
+  local function holds(module)
+    if seen[module] then return false end
+    seen[module] = true
+    if base.class(module) == nn.KVCache then return true end
+    local children = base.children(module)
+    for i = 2, #children, 2 do
+      if holds(children[i]) then return true end
+    end
+    return false
+  end
+  return holds(model)
+end
+
+local function whole_logits(logits, context)
+  base.expect(logits, "tensor", "what the model gives")
+  local shape = core.shape(logits)
+  if #shape ~= 3 or shape[1] ~= 1 or shape[2] ~= context then
+    fail("generate: the model must give the logits of every token, [1, %d, vocabulary]; it gives %s", context,
+      base.shape_text(shape))
+  end
+  return logits
+end
+
 --- generate(options): a program that continues texts.
 ---   model: the module
 ---   vocab: tokens that the model knows
@@ -160,6 +191,16 @@ function plan.generate(options)
   base.store_weights(model, options.weight_dtype == nil and "float32" or options.weight_dtype,
     "generate's weight_dtype")
   core.set_generation(slots, context, prefill)
+
+  if not holds_cache(model) and options.forward == nil then
+    if over then fail("generate's context_over needs a model with nn.KVCache") end
+    local given = {}
+    for _, name in ipairs(INPUTS) do given[#given + 1] = inputs[name] end
+    local tokens = core.append("whole_text", given, {bfloat16 = type == "bfloat16" and 1 or 0, shapes = {{1, context}}})
+    core.set_output("logits", whole_logits(model(tokens), context))
+    core.end_()
+    return
+  end
 
   local function trace(name, sequences, tokens, last)
     entry = {slots = slots, context = context, type = type, over = over, slot = inputs[name .. ".slot"],

@@ -485,16 +485,19 @@ end
 ---   microbatches = 1: a step goes through its batch in so many parts
 ---   metrics: `function(output, batch)`: a table of numbers for the metrics of a step
 ---   accumulate_mean = "labels": `"batches"`: a loss is the mean of the batches' means
+---   parallel: `auto{cluster = "dgx-h100:8"}`: tpgen finds the mesh and what is cut over it; or a table of the same options that
+---     says all of it, as the plan.lua that it leaves has one
 local OPTIONS = base.option_names("train",
     {"model", "batch", "loss", "optimizer", "steps", "seed", "forward", "planner",
      "checkpoint", "names", "schedule", "clip", "norm_type", "grad_norm", "accumulate",
      "reduce_each_batch", "expect", "matmul_precision",
      "bucketing", "bucket_mb", "prefetch", "shuffle", "drop_last", "validate", "groups",
-     "clip_value", "ema", "emit", "library_name", "microbatches", "metrics", "accumulate_mean"})
+     "clip_value", "ema", "emit", "library_name", "microbatches", "metrics", "accumulate_mean", "parallel"})
 
 function plan.train(options)
   base.expect(options, "table", "what train is given")
   base.options(options, "train", OPTIONS)
+  options = base.with_parallel(options)
   local loss = need(options, "train", "loss", "function")
   local how = need(options, "train", "optimizer", "optimizer")
   if options.steps == nil then fail("train needs steps") end
@@ -511,6 +514,7 @@ function plan.train(options)
   base.counted = nil
   local result = base.one("the loss", loss(output, batch))
   base.check_adapters()
+  base.check_parallel()
   core.set_loss(base.expect(result, "tensor", "what the loss gives"))
   if base.counted then core.set_output(core.labels_output(), base.raw.detach(base.counted)) end
   take_metrics(metrics, output, batch)

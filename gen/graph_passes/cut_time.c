@@ -1,0 +1,590 @@
+/* cut_time.c: the pass `cut_time`: the two entries of a program that generates, from the program
+   of a whole text.
+
+   Takes   the global graph of a plan with generate{}. Its model runs once over a whole text of one
+           sequence, [1, context]: the result of an operation whole_text, whose inputs are those of
+           the two entries. The output "logits" is [1, context, vocabulary].
+   Leaves  the operations of a call of each entry, with its outputs "prefill.logits" and
+           "decode.logits", and no operation of the whole text. A program without whole_text is left
+           as it is.
+
+   Time is a dimension over which the tokens are cut; its ranks are the calls. A call of FORWARD has
+   the next tokens of one sequence, a call of DECODE the next token of each slot. The operators'
+   rules (ops.h) say what a cut along the tokens does:
+
+     the letter of the tokens goes through    the call computes its own tokens
+     a constant has the letter                its elements at the positions of the call's tokens
+     attention that sees no later token       the keys and values of earlier tokens are kept in
+                                              caches: cached_attention
+    a convolution, a shift to later tokens   the last so many tokens are kept: recent
+    a cumulative sum                         the sum so far is kept: running_sum
+     anything else                            needs other tokens: the plan's error
+
+   Only the last token's logits are read: what only they need is made for that token. */
+#include "graph_passes/graph_passes.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* An entry while its operations are made. */
+struct entry {
+  enum phase phase;
+  const char *name;
+  int64_t tokens; /* of a call */
+  int own;        /* the tokens, [1, tokens] */
+  int slot, start;
+  int last; /* the index of the last token that counts; or NONE: each is the last one of its slot */
+  int position[2]; /* by form, OF_ALL and OF_LAST: the positions of these tokens */
+  int (*made)[FORMS];
+  int *settled; /* by value that has a lead: the value at the call's tokens */
+};
+
+/* ----------------------------------------------------------------------------------- an entry */
+
+static struct op op_of(const struct entry *e, const struct op *origin, struct op op)
+{
+  op.module = origin->module;
+  op.line = origin->line;
+  op.part_of = origin->part_of;
+  op.phase = e->phase;
+  return op;
+}
+
+static int append_view(const struct entry *e, const struct op *origin, int value,
+                       struct shape shape)
+{
+  if (same_shape(graph->value[value].shape, shape)) return value;
+  const char *rule = view_equation(graph->value[value].shape, shape, origin->line);
+  return append_op_shaped(
+      op_of(e, origin, (struct op){.kind = OP_view, .nin = 1, .in = {value}, .equation = rule}),
+      shape);
+}
+
+static int append_selected(const struct entry *e, const struct op *origin, int value, int dim,
+                           int index)
+{
+  return append_op(op_of(
+      e, origin,
+      (struct op){.kind = OP_index_select, .nin = 2, .in = {value, index}, .dims = 1u << dim}));
+}
+
+/* The value in a form; it is made before. */
+static int in_form(const struct cutting *c, struct entry *e, const struct op *reader, int value,
+                   int form)
+{
+  if (value >= c->known) return value;
+  const struct value *v = &graph->value[value];
+  if (e->last == NONE && form == OF_LAST && c->along[value].dim != NONE) form = OF_ALL;
+  if (e->last == NONE && form >= AT_LAST) form += AT_ALL - AT_LAST;
+  int *made = &e->made[value][form];
+  if (*made != NONE) return *made;
+  if (c->along[value].dim != NONE && form == OF_LAST && e->made[value][OF_ALL] != NONE)
+    return *made = append_selected(e, reader, e->made[value][OF_ALL], c->along[value].dim, e->last);
+  if (c->along[value].dim == NONE && form == ENTIRE && v->op == NONE) return *made = value;
+  if (c->along[value].dim == NONE && form >= AT_ALL) {
+    const bool last = form >= AT_LAST;
+    const int whole = in_form(c, e, reader, value, ENTIRE);
+    return *made = append_selected(e, reader, whole, form - (last ? AT_LAST : AT_ALL),
+                                   e->position[last]);
+  }
+  bug("cut_time", "%s is read before it is made", printable(value_name(value)));
+}
+
+/* The value with its dimensions in another order; a view, if only those of one element move. */
+static int append_permuted(const struct entry *e, const struct op *origin, int value,
+                           const char *rule)
+{
+  const struct shape from = graph->value[value].shape;
+  struct shape to = {.ndim = from.ndim};
+  const char *order = strstr(rule, "->") + 2;
+  bool moves = false;
+  for (int d = 0, last = NONE; d < from.ndim; d++) {
+    const int at = order[d] - 'a';
+    to.size[d] = from.size[at];
+    if (to.size[d] == 1) continue;
+    moves |= at < last;
+    last = at;
+  }
+  if (!moves) return append_view(e, origin, value, to);
+  return append_op(
+      op_of(e, origin, (struct op){.kind = OP_permute, .nin = 1, .in = {value}, .equation = rule}));
+}
+
+/* A rule that moves one dimension: "abcd->dabc" for the last one to the front. */
+static const char *moving(int ndim, int from, int to)
+{
+  struct buffer b = {0};
+  for (int d = 0; d < ndim; d++) put(&b, "%c", 'a' + d);
+  put(&b, "->");
+  for (int d = 0, at = 0; d < ndim; d++) {
+    if (at == from) at++;
+    put(&b, "%c", 'a' + (d == to ? from : at++));
+  }
+  return b.text;
+}
+
+/* The value as rows of tokens: [sequences, their tokens, all else]. */
+static int rows_of(const struct entry *e, const struct op *origin, int value, int dim)
+{
+  struct shape shape = graph->value[value].shape;
+  if (dim) value = append_permuted(e, origin, value, moving(shape.ndim, dim, 0));
+  const bool slots = e->last == NONE;
+  const struct shape rows = {
+      .ndim = 3,
+      .size = {slots ? e->tokens : 1, slots ? 1 : e->tokens, elements(shape) / e->tokens}};
+  return append_view(e, origin, value, rows);
+}
+
+/* And back: so many tokens of each sequence, as in the shape, which has the call's tokens. */
+static int from_rows(const struct entry *e, const struct op *origin, int rows, struct shape shape,
+                     int dim)
+{
+  struct shape first = {.ndim = shape.ndim, .size = {e->tokens}};
+  for (int d = 0, at = 1; d < shape.ndim; d++)
+    if (d != dim) first.size[at++] = shape.size[d];
+  const int value = append_view(e, origin, rows, first);
+  return dim ? append_permuted(e, origin, value, moving(shape.ndim, 0, dim)) : value;
+}
+
+static int add_cache(const struct op *op, const char *name, struct shape shape, enum type type,
+                     const struct cutting *c)
+{
+  const char *path = op->module == NONE ? "" : graph->module[op->module].path;
+  const char *full = text("%s%s%s", path, *path ? "." : "", name);
+  for (int i = 2, again = 1; again; i++) { /* a module may have several */
+    again = 0;
+    for (int v = c->known; v < graph->nvalue && !again; v++)
+      again = graph->value[v].role == CACHE && !strcmp(graph->value[v].name, full);
+    if (again) full = text("%s%s%s_%d", path, *path ? "." : "", name, i);
+  }
+  return add_value(CACHE, full, type, shape, op->module == NONE ? 0 : op->module, op->line);
+}
+
+/* The cache of a value's last tokens, or of its sum so far, for both entries. A call of the first
+   one may write as many tokens as it has, and the last ones may be padding: those that the
+   next call reads are still there. */
+static int cache_of(struct cutting *c, const struct op *origin, int value, const char *name,
+                    int64_t back, int64_t width)
+{
+  int *kept = &c->kept[value];
+  const struct shape shape = {
+      .ndim = 3,
+      .size = {plan_options->generate.slots, back + plan_options->generate.prefill, width}};
+  if (*kept == NONE) *kept = add_cache(origin, name, shape, F32, c);
+  return *kept;
+}
+
+/* The rows of the value's tokens in this call, after those of the `back` tokens before. */
+static int append_recent(struct cutting *c, const struct entry *e, const struct op *origin,
+                         int value, int made, int64_t back)
+{
+  const int x = rows_of(e, origin, made, c->along[value].dim);
+  struct shape shape = graph->value[x].shape;
+  const int cache = cache_of(c, origin, value, "recent", back, shape.size[2]);
+  shape.size[1] += back;
+  struct op op = {.kind = OP_recent, .nin = 4, .in = {x, cache, e->slot, e->start}};
+  return append_op_shaped(op_of(e, origin, op), shape);
+}
+
+static int as_type_of(const struct entry *e, const struct op *origin, int made, int like)
+{
+  const enum type type = graph->value[like].type;
+  if (graph->value[made].type == type) return made;
+  const struct op op = {.kind = OP_cast, .nin = 1, .in = {made}, .type = type};
+  return append_op(op_of(e, origin, op));
+}
+
+/* The value that a reader takes, at the call's own tokens: of a value with a lead, the element that
+   so many tokens before have. */
+static int own_tokens(struct cutting *c, struct entry *e, const struct op *reader, int value,
+                      int form)
+{
+  const struct token_axis a = c->along[value];
+  if (value >= c->known || !a.lead || is_reshaped(reader))
+    return in_form(c, e, reader, value, form);
+  int *settled = &e->settled[value];
+  if (*settled == NONE) {
+    const int made = in_form(c, e, reader, value, OF_ALL);
+    const int rows = append_recent(c, e, reader, value, made, a.lead);
+    struct shape shape = graph->value[rows].shape;
+    shape.size[1] -= a.lead;
+    const struct op first = {.kind = OP_narrow, .nin = 1, .in = {rows}, .dims = 2};
+    const int y = append_op_shaped(op_of(e, reader, first), shape);
+    *settled =
+        as_type_of(e, reader, from_rows(e, reader, y, graph->value[made].shape, a.dim), value);
+  }
+  if (form != OF_LAST || e->last == NONE) return *settled;
+  return append_selected(e, reader, *settled, a.dim, e->last);
+}
+
+/* The operation over its own tokens, of this form, and its inputs in theirs. dim[k] is the
+   dimension of output k that has the tokens, inner[k] elements for each. */
+static int append_own(const struct entry *e, const struct op *whole, struct op op, const int *dim,
+                      const int64_t *inner, int form)
+{
+  struct shape shape[MAX_OUTPUTS];
+  const int64_t own = form == OF_LAST && e->last != NONE ? 1 : e->tokens;
+  for (int k = 0; k < whole->nout; k++) {
+    shape[k] = graph->value[whole->out + k].shape;
+    if (dim[k] != NONE) shape[k].size[dim[k]] = inner[k] * own;
+  }
+  if (op.kind == OP_view)
+    op.equation = view_equation(graph->value[op.in[0]].shape, shape[0], op.line);
+  op.phase = e->phase;
+  const int out = append_op_outputs(op, shape, whole->nout);
+  for (int k = 0; k < whole->nout; k++)
+    graph->value[out + k].name = graph->value[whole->out + k].name;
+  return out;
+}
+
+static void make_constant(const struct cutting *c, struct entry *e, const struct op *op)
+{
+  const int v = op->out;
+  if (c->wanted[v] & 1u << ENTIRE) {
+    struct op whole = *op;
+    whole.phase = e->phase;
+    for (int i = 0; i < op->nin; i++) whole.in[i] = in_form(c, e, op, op->in[i], ENTIRE);
+    const int out = append_op_like(whole, v);
+    for (int k = 0; k < op->nout; k++) {
+      graph->value[out + k].name = graph->value[v + k].name;
+      e->made[v + k][ENTIRE] = out + k;
+    }
+  }
+  struct letters l;
+  if (c->wanted[v] >> AT_ALL) op_letters(op, &l);
+  for (int form = AT_ALL; form < FORMS; form++) {
+    if (!(c->wanted[v] >> form & 1)) continue;
+    const bool last = form >= AT_LAST;
+    if (last && e->last == NONE) continue;
+    const int base = last ? AT_LAST : AT_ALL, dim = form - base;
+    int letter;
+    if (op->kind == OP_index) {
+      e->made[v][form] = e->position[last];
+    } else if (goes_through(op, &l, dim, &letter)) {
+      struct op own = *op;
+      for (int i = 0; i < op->nin; i++) {
+        const int d = dimension_having(&l, i, letter);
+        own.in[i] = in_form(c, e, op, op->in[i], d == NONE ? (int)ENTIRE : base + d);
+      }
+      e->made[v][form] =
+          append_own(e, op, own, &dim, (const int64_t[]){1}, last ? OF_LAST : OF_ALL);
+    }
+  }
+}
+
+/* Whether a constant of the second entry is wanted along a dimension where the first one wants
+   the last token only. */
+static void widen_for_slots(struct cutting *c)
+{
+  for (int v = 0; v < c->known; v++) {
+    if (c->along[v].dim != NONE) {
+      if (c->wanted[v] & 1u << OF_LAST) c->wanted[v] |= 1u << OF_ALL;
+      continue;
+    }
+    for (int d = 0; d < MAX_DIMS; d++)
+      if (c->wanted[v] >> (AT_LAST + d) & 1) c->wanted[v] |= 1u << (AT_ALL + d);
+  }
+}
+
+/* Attention over the caches. The new tokens of a call of the second entry are of a slot each: to
+   the operator they are as many sequences of one token. */
+static void make_attention(struct cutting *c, struct entry *e, int i)
+{
+  const struct op *op = &graph->op[i];
+  const bool by_slot = e->last == NONE && e->tokens > 1;
+  int in[3];
+  struct shape s[3];
+  for (int k = 0; k < 3; k++) {
+    in[k] = own_tokens(c, e, op, op->in[k], OF_ALL);
+    if (by_slot) in[k] = append_permuted(e, op, in[k], "abcd->cbad");
+    s[k] = graph->value[in[k]].shape;
+  }
+  struct caches *kept = &c->caches[i];
+  const int64_t groups = s[1].size[1];
+  if (kept->k == NONE) {
+    const enum type type = number_of(&graph->op[c->text], "bfloat16") ? BF16 : F32;
+    struct shape cache = {.ndim = 4,
+                          .size = {plan_options->generate.slots, groups,
+                                   plan_options->generate.context, s[1].size[3]}};
+    kept->k = add_cache(op, "k", cache, type, c);
+    cache.size[3] = s[2].size[3];
+    kept->v = add_cache(op, "v", cache, type, c);
+  }
+  const int64_t each = s[0].size[1] / groups;
+  struct shape grouped = {.ndim = 5,
+                          .size = {s[0].size[0], groups, each, s[0].size[2], s[0].size[3]}};
+  const int queries = append_view(e, op, in[0], grouped);
+  grouped.size[4] = s[2].size[3];
+  struct op cached =
+      op_of(e, op,
+            (struct op){.kind = OP_cached_attention,
+                        .nin = 7,
+                        .in = {queries, in[1], in[2], kept->k, kept->v, e->slot, e->start},
+                        .scalar = op->scalar});
+  set_number(&cached, "window", c->window[i]);
+  int y = append_op_shaped(cached, grouped);
+  y = as_type_of(e, op, y, op->out);
+  const struct shape together = {.ndim = 4,
+                                 .size = {s[0].size[0], s[0].size[1], s[0].size[2], s[2].size[3]}};
+  y = append_view(e, op, y, together);
+  if (by_slot) y = append_permuted(e, op, y, "abcd->cbad");
+  graph->value[y].name = graph->value[op->out].name;
+  e->made[op->out][OF_ALL] = y;
+}
+
+/* The convolution over the call's tokens and the last ones before. Slots are as many sequences. */
+static void make_convolution(struct cutting *c, struct entry *e, const struct op *op)
+{
+  const struct shape weight = graph->value[op->in[1]].shape;
+  const int64_t back = (weight.size[3] - 1) * number_of(op, "dilation_x");
+  const int made = in_form(c, e, op, op->in[0], OF_ALL);
+  int x = append_recent(c, e, op, op->in[0], made, back);
+  const struct shape rows = graph->value[x].shape;
+  x = append_permuted(e, op, x, "abc->acb");
+  x = append_view(e, op, x,
+                  (struct shape){.ndim = 4, .size = {rows.size[0], rows.size[2], 1, rows.size[1]}});
+  struct op own = *op;
+  own.phase = e->phase;
+  own.in[0] = as_type_of(e, op, x, op->in[0]);
+  own.in[1] = in_form(c, e, op, op->in[1], ENTIRE);
+  set_number(&own, "pad_x", 0);
+  const struct shape shape = {.ndim = 4,
+                              .size = {rows.size[0], weight.size[0], 1, rows.size[1] - back}};
+  int y = append_op_shaped(own, shape);
+  if (rows.size[0] > 1) y = append_permuted(e, op, y, "abcd->dbca");
+  graph->value[y].name = graph->value[op->out].name;
+  e->made[op->out][OF_ALL] = y;
+}
+
+static void make_sum(struct cutting *c, struct entry *e, const struct op *op)
+{
+  const int dim = c->along[op->in[0]].dim;
+  const int made = own_tokens(c, e, op, op->in[0], OF_ALL), x = rows_of(e, op, made, dim);
+  const struct shape shape = graph->value[x].shape;
+  const int cache = cache_of(c, op, op->out, "sum", 1, shape.size[2]);
+  const struct op sum = {.kind = OP_running_sum, .nin = 4, .in = {x, cache, e->slot, e->start}};
+  const int y = append_op_shaped(op_of(e, op, sum), shape);
+  e->made[op->out][OF_ALL] =
+      as_type_of(e, op, from_rows(e, op, y, graph->value[made].shape, dim), op->out);
+}
+
+static void make_of_tokens(struct cutting *c, struct entry *e, int i)
+{
+  const struct op *op = &graph->op[i];
+  unsigned wanted = 0;
+  for (int k = 0; k < op->nout; k++) wanted |= c->wanted[op->out + k];
+  const bool all = wanted & 1u << OF_ALL || counted_operand(op) != NONE;
+  if (!wanted || (e->last == NONE && !all)) return;
+  if (op->kind == OP_attention) {
+    make_attention(c, e, i);
+    return;
+  }
+  if (is_token_margin(c, op)) {
+    e->made[op->out][OF_ALL] = in_form(c, e, op, op->in[0], OF_ALL);
+    return;
+  }
+  if (is_over_tokens(c, op)) {
+    (op->kind == OP_cumsum ? make_sum : make_convolution)(c, e, op);
+    return;
+  }
+  const int form = all ? OF_ALL : OF_LAST;
+  struct letters l;
+  op_letters(op, &l);
+  const struct token_letter t = letter_of_tokens(c, op, &l);
+  struct op own = *op;
+  int dim[MAX_OUTPUTS];
+  int64_t inner[MAX_OUTPUTS];
+  for (int k = 0; k < op->nin; k++) {
+    const int d = dimension_having(&l, k, t.letter);
+    const bool of_tokens = c->along[op->in[k]].dim != NONE;
+    own.in[k] = of_tokens ? own_tokens(c, e, op, op->in[k], form)
+                          : in_form(c, e, op, op->in[k],
+                                    d == NONE        ? (int)ENTIRE
+                                    : form == OF_ALL ? AT_ALL + d
+                                                     : AT_LAST + d);
+  }
+  for (int k = 0; k < op->nout; k++) {
+    dim[k] = c->along[op->out + k].dim;
+    inner[k] = c->along[op->out + k].inner;
+  }
+  const int out = append_own(e, op, own, dim, inner, form);
+  for (int k = 0; k < op->nout; k++) e->made[op->out + k][form] = out + k;
+}
+
+static void add_output(const struct cutting *c, struct entry *e, int value)
+{
+  const struct op *op = &graph->op[graph->value[value].op];
+  int y = in_form(c, e, op, value, OF_LAST);
+  struct shape shape = graph->value[y].shape;
+  if (e->last == NONE) { /* the sequences of the entry are the slots */
+    shape.size[0] = e->tokens;
+    shape.size[1] = 1;
+    y = append_view(e, op, y, shape);
+  }
+  if (graph->value[y].type != F32)
+    y = append_op(op_of(e, op, (struct op){.kind = OP_cast, .nin = 1, .in = {y}, .type = F32}));
+  /* Each rank looks for the best words of its part of the vocabulary. */
+  struct op cut = {.kind = OP_redistribute,
+                   .nin = 1,
+                   .in = {y},
+                   .type = F32,
+                   .backward_type = F32,
+                   .why = "the logits, by words"};
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (graph->mesh.size[d] == 1) continue;
+    cut.asked |= 1u << d;
+    cut.to.on[d] = (struct placement){.kind = SHARD, .dim = 2};
+  }
+  if (cut.asked) y = append_op(op_of(e, op, cut));
+  graph->value[y].is_output = true;
+  graph->value[y].name = text("%s.logits", e->name);
+}
+
+static int first_made(const struct cutting *c, const struct entry *e, int value)
+{
+  if (value >= c->known) return value;
+  for (int form = 0; form < FORMS; form++)
+    if (e->made[value][form] != NONE) return e->made[value][form];
+  return c->along[value].dim == NONE && graph->value[value].op == NONE ? value : NONE;
+}
+
+/* The calls of modules in the entry, which has their operations; styles belong to calls. at[i]:
+   where the operations for the i-th one begin in the order. */
+static void add_calls(const struct cutting *c, const struct entry *e, const int *at)
+{
+  int *number = alloc((size_t)(c->ncall + 1) * sizeof *number);
+  for (int i = 0; i < c->ncall; i++) {
+    struct call call = c->call[i];
+    call.first = at[call.first];
+    call.last = at[call.last];
+    call.parent = call.parent == NONE ? NONE : number[call.parent];
+    bool complete = true;
+    for (int k = 0; k < call.nin; k++)
+      complete &= (call.in[k] = first_made(c, e, call.in[k])) != NONE;
+    for (int k = 0; k < call.nout; k++)
+      complete &= (call.out[k] = first_made(c, e, call.out[k])) != NONE;
+    if (!complete) {
+      call.nin = call.nout = 0;
+    }
+    number[i] = graph->ncall;
+    GROW(graph->call, graph->ncall, graph->call_room);
+    graph->call[graph->ncall++] = call;
+  }
+}
+
+static void make_entry(struct cutting *c, struct entry *e)
+{
+  e->made = alloc((size_t)c->known * sizeof *e->made);
+  for (int v = 0; v < c->known; v++)
+    for (int form = 0; form < FORMS; form++) e->made[v][form] = NONE;
+  e->settled = alloc((size_t)c->known * sizeof *e->settled);
+  for (int v = 0; v < c->known; v++) e->settled[v] = NONE;
+  int *at = alloc((size_t)(c->n + 1) * sizeof *at);
+  for (int i = 0; i < c->n; i++) {
+    at[i] = graph->norder;
+    const struct op op = graph->op[c->op[i]]; /* a copy: operations are added */
+    if (c->op[i] == c->text)
+      e->made[op.out][OF_ALL] = e->own;
+    else if (has_no_tokens(c, &op))
+      make_constant(c, e, &op);
+    else
+      make_of_tokens(c, e, c->op[i]);
+  }
+  at[c->n] = graph->norder;
+  for (int i = 0; i < c->outputs.n; i++) add_output(c, e, c->outputs.at[i]);
+  add_calls(c, e, at);
+}
+
+/* ------------------------------------------------------------------------------------ the pass */
+
+static int number_op(const struct entry *e, const struct op *origin, double number)
+{
+  return append_op_shaped(
+      op_of(e, origin, (struct op){.kind = OP_full, .type = I32, .scalar = number}),
+      (struct shape){0});
+}
+
+/* The positions of a call's tokens, from the start; none is beyond the context. */
+static int positions_from(const struct cutting *c, const struct entry *e, int start)
+{
+  const struct op *text_op = &graph->op[c->text];
+  struct op op = {
+      .kind = OP_minimum, .nin = 2, .in = {start, number_op(e, text_op, (double)(c->length - 1))}};
+  return append_op(op_of(e, text_op, op));
+}
+
+static void begin_prefill(const struct cutting *c, struct entry *e)
+{
+  const struct op text_op = graph->op[c->text];
+  *e = (struct entry){.phase = FORWARD,
+                      .name = "prefill",
+                      .own = text_op.in[0],
+                      .slot = text_op.in[1],
+                      .start = text_op.in[2],
+                      .last = text_op.in[3]};
+  e->tokens = graph->value[e->own].shape.size[1];
+  const int index =
+      append_op_shaped(op_of(e, &text_op, (struct op){.kind = OP_index, .dims = 1, .type = I32}),
+                       (struct shape){.ndim = 1, .size = {e->tokens}});
+  const int place =
+      append_op(op_of(e, &text_op, (struct op){.kind = OP_add, .nin = 2, .in = {e->start, index}}));
+  e->position[OF_ALL] = positions_from(c, e, place);
+  e->position[OF_LAST] = append_selected(e, &text_op, e->position[OF_ALL], 0, e->last);
+}
+
+static void begin_decode(const struct cutting *c, struct entry *e)
+{
+  const struct op text_op = graph->op[c->text];
+  *e = (struct entry){.phase = DECODE,
+                      .name = "decode",
+                      .slot = text_op.in[5],
+                      .start = text_op.in[6],
+                      .last = NONE};
+  struct shape shape = graph->value[text_op.in[4]].shape; /* [slots, 1] */
+  e->tokens = shape.size[0];
+  shape.size[0] = 1;
+  shape.size[1] = e->tokens;
+  e->own = append_view(e, &text_op, text_op.in[4], shape);
+  e->position[OF_ALL] = e->position[OF_LAST] = positions_from(c, e, e->start);
+}
+
+static int find_text(void)
+{
+  for (int i = 0; i < graph->norder; i++)
+    if (graph->op[graph->order[i]].kind == OP_whole_text) return graph->order[i];
+  return NONE;
+}
+
+void cut_time(void)
+{
+  struct cutting c = {.text = find_text(),
+                      .known = graph->nvalue,
+                      .n = graph->norder,
+                      .op = graph->order,
+                      .ncall = graph->ncall,
+                      .call = graph->call};
+  if (c.text == NONE) return;
+  c.length = graph->value[graph->op[c.text].out].shape.size[1];
+  c.along = alloc((size_t)c.known * sizeof *c.along);
+  c.wanted = alloc((size_t)c.known * sizeof *c.wanted);
+  c.counts = alloc((size_t)c.known * sizeof *c.counts);
+  c.live = alloc((size_t)graph->nop * sizeof *c.live);
+  c.kept = alloc((size_t)c.known * sizeof *c.kept);
+  for (int v = 0; v < c.known; v++) c.kept[v] = NONE;
+  c.caches = alloc((size_t)graph->nop * sizeof *c.caches);
+  c.window = alloc((size_t)graph->nop * sizeof *c.window);
+  for (int v = 0; v < c.known; v++) c.along[v] = (struct token_axis){NONE, 1, 0, 0, 0};
+  for (int i = 0; i < graph->nop; i++) c.caches[i] = (struct caches){NONE, NONE};
+  find_tokens(&c);
+  find_wanted(&c);
+  for (int i = 0; i < c.outputs.n; i++) graph->value[c.outputs.at[i]].is_output = false;
+  graph->order = NULL;
+  graph->call = NULL;
+  graph->norder = graph->order_room = graph->ncall = graph->call_room = 0;
+  struct entry e;
+  begin_prefill(&c, &e);
+  make_entry(&c, &e);
+  widen_for_slots(&c);
+  begin_decode(&c, &e);
+  make_entry(&c, &e);
+}

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Archives of small random models of transformers, exported with a symbolic number of tokens, and their greedy tokens.
+
+    make.py [FAMILY...]   by default those of the tests; `all`: every family below
+
+Needs PyTorch 2.15 and transformers 5.24. Writes FAMILY.pt2 and FAMILY.json: {"runs": [{"prompt", "tokens", "top5"}]}."""
+import json
+import os
+import sys
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+COMMON = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+              num_key_value_heads=2, max_position_embeddings=128, head_dim=8, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+GPT2 = dict(n_embd=32, n_layer=2, n_head=4, n_positions=128)
+LAYERS = dict(layer_types=["sliding_attention", "full_attention"], sliding_window=12)
+EXPERTS = dict(num_experts_per_tok=2)
+FAMILIES = {
+    "llama": {}, "qwen3": {}, "phi3": {}, "olmo2": {}, "granite": {}, "smollm3": {}, "cohere": {}, "glm4": {}, "gpt_neox": {},
+    "mistral": dict(sliding_window=12), "gemma3_text": dict(query_pre_attn_scalar=8, **LAYERS), "exaone4": LAYERS,
+    "gpt2": GPT2, "gptj": dict(rotary_dim=4, **GPT2), "opt": dict(ffn_dim=48, word_embed_proj_dim=32),
+    "starcoder2": dict(sliding_window=None), "falcon": dict(new_decoder_architecture=False, multi_query=True, alibi=False),
+    "bloom": dict(n_layer=2, n_head=4), "mixtral": dict(num_local_experts=4, **EXPERTS),
+    "qwen3_moe": dict(num_experts=4, moe_intermediate_size=32, **EXPERTS),
+    "gpt_oss": dict(num_local_experts=4, **EXPERTS, **LAYERS),
+    "deepseek_v3": dict(num_key_value_heads=4, n_routed_experts=4, n_group=1, topk_group=1, first_k_dense_replace=1,
+                        moe_intermediate_size=32, kv_lora_rank=16, q_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8,
+                        v_head_dim=8, n_shared_experts=1, **EXPERTS),
+    "lfm2": dict(layer_types=["conv", "full_attention"], conv_L_cache=3),
+}
+OF_TESTS = ["exaone4", "gpt_neox", "lfm2", "opt"]
+
+
+class Logits(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens):
+        return self.model(input_ids=tokens, use_cache=False).logits
+
+
+def greedy(model, prompt, count):
+    tokens, top = list(prompt), []
+    for _ in range(count):
+        with torch.no_grad():
+            logits = model(torch.tensor([tokens]))[0, -1]
+        best = torch.topk(logits, 5)
+        top.append([[int(i), float(v)] for v, i in zip(best.values, best.indices)])
+        tokens.append(top[-1][0][0])
+    return {"prompt": list(prompt), "tokens": tokens[len(prompt):], "top5": top}
+
+
+def make(family, folder):
+    torch.manual_seed(1)
+    settings = {**COMMON, **FAMILIES[family]}
+    if family == "falcon":
+        settings.pop("head_dim")
+    config = AutoConfig.for_model(family, **settings)
+    model = Logits(AutoModelForCausalLM.from_config(config).eval())
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.15)
+    sizes = ({1: torch.export.Dim("tokens", min=2, max=128)},)
+    with torch.no_grad():
+        exported = torch.export.export(model, (torch.randint(3, 96, (1, 24)),), dynamic_shapes=sizes, strict=False)
+    torch.export.save(exported, os.path.join(folder, family + ".pt2"))
+    runs = []
+    for count in (1, 4, 9, 17, 30):
+        torch.manual_seed(count)
+        runs.append(greedy(model, torch.randint(3, 96, (count,)).tolist(), 20))
+    with open(os.path.join(folder, family + ".json"), "w") as file:
+        json.dump({"runs": runs}, file)
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    names = sys.argv[1:] or OF_TESTS
+    for name in list(FAMILIES) if names == ["all"] else names:
+        make(name, os.path.dirname(os.path.abspath(__file__)))

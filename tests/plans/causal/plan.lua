@@ -1,0 +1,158 @@
+-- Small causal models, each by another way of looking at earlier tokens. With -D whole=true the program runs them over whole
+-- texts, [2, tokens], and writes all logits: what a program that generates must agree with. -D kind=random draws a model
+-- of some of these ways, and of others: some of them look ahead.
+
+local args = settings{
+  {"kind", "mixed", "the model", choices = {"attention", "window", "convolution", "shift", "sum", "positions", "mixed",
+    "experts", "mean", "norm", "ahead", "chosen", "reversed", "late", "random"}}, {"draw", 1, "of kind=random: which model", type = "whole"},
+  {"whole", false, "over whole texts"}, {"tp", 1, "ranks"}, {"tokens", 48, "of a text"}, {"slots", 1, "of the caches"},
+  {"prefill", 8, "tokens of a call"}, {"cache_dtype", "float32", "of the caches"},
+}
+local dim, heads, vocab, T = 24, 6, 40, args.tokens
+local mesh = device_mesh{tp = args.tp}
+
+local function in_heads(x, n) -- [b, t, n * size]
+  local s = x:size()
+  return x:view(s[1], s[2], n, s[3] // n):transpose(1, 2)
+end
+
+local function mixed(self, kind, x)
+  local s = x:size()
+  local t = s[2]
+  if kind == "convolution" or kind == "late" then
+    return self.conv(x:transpose(1, 2)):narrow(2, 0, t):transpose(1, 2)
+  elseif kind == "shift" then
+    local before = F.pad(x, {0, 0, 1, 0}):narrow(1, 0, t)
+    return F.sigmoid(self.wo(x)) * before
+  elseif kind == "sum" then
+    local n = (F.arange(t) + 1):to("float32"):view(1, t, 1)
+    return x:cumsum(1) / n
+  elseif kind == "experts" then
+    return (self.moe(x))
+  elseif kind == "mean" then
+    return x + x:mean(1, true)
+  elseif kind == "reversed" then
+    return x:flip(1)
+  elseif kind == "chosen" then
+    return x * F.softmax(x, 1)
+  elseif kind == "norm" then
+    return x
+  end
+  local q, k, v = in_heads(self.wq(x), heads), in_heads(self.wk(x), heads // 2), in_heads(self.wv(x), heads // 2)
+  local y
+  if kind == "ahead" then
+    y = F.scaled_dot_product_attention(q, k, v)
+  elseif kind == "window" then
+    local i, j = F.arange(t):view(t, 1), F.arange(t):view(1, t)
+    y = F.scaled_dot_product_attention(q, k, v, {attn_mask = F.logical_and(j:le(i), j:gt(i - 7))})
+  else
+    y = F.scaled_dot_product_attention(q, k, v, {is_causal = true})
+  end
+  return self.wo(y:transpose(1, 2):reshape(s[1], t, dim))
+end
+
+
+local drawn = args.draw * 2654435761 % 4294967296
+local function below(n)
+  drawn = (drawn * 1103515245 + 12345) % 4294967296
+  return drawn // 65536 % n
+end
+
+-- Ways to combine tokens, x [b, t, dim] to the same shape: most of them look back only.
+local ways = {
+  function(self, x, n) return F.pad(x, {0, 0, n, 0}):narrow(1, 0, T) end,
+  function(self, x, n) return F.pad(x:narrow(1, 0, T - n), {0, 0, n, 0}) - x end,
+  function(self, x) return x:cumsum(1) / (F.arange(T) + 1):to("float32"):view(1, T, 1) end,
+  function(self, x) return F.tanh(x:transpose(1, 2):cumsum(2):transpose(1, 2) / 8) end,
+  function(self, x, n) return self.conv(F.pad(x:transpose(1, 2), {2 * n, 0})):transpose(1, 2) end,
+  function(self, x, n) return self.conv(F.pad(x:transpose(1, 2), {2 * n, 3})):narrow(2, 0, T):transpose(1, 2) end,
+  function(self, x, n) -- a window by a mask of numbers, and heads of one group
+    local i, j = F.arange(T):view(T, 1), F.arange(T):view(1, T)
+    local ahead = j - i
+    local mask = F.where(F.logical_or(ahead:gt(0), ahead:le(-n - 2)), -math.huge, 0.0)
+    local q, k = in_heads(self.wq(x), heads), in_heads(self.wk(x), heads // 2)
+    return F.scaled_dot_product_attention(q, k, k, {attn_mask = mask}):transpose(1, 2):reshape(x:size()[1], T, dim)
+  end,
+  function(self, x, n) -- all keys so far, by tril
+    local mask = F.ones({T, T}):tril():ne(0)
+    local q, k = in_heads(self.wq(x), heads), in_heads(self.wk(x), heads // 2)
+    return F.scaled_dot_product_attention(q, k, k, {attn_mask = mask}):transpose(1, 2):reshape(x:size()[1], T, dim)
+  end,
+  function(self, x) -- tokens merged with heads, and back
+    return F.softmax(x:view(x:size()[1] * T, 4, dim // 4), -1):view(x:size()[1], T, dim)
+  end,
+  function(self, x) return x * self.table:narrow(0, 3, T) end,
+  function(self, x) return (self.moe(x)) end,
+  -- From here on they look ahead.
+  function(self, x, n) return F.pad(x:narrow(1, n, T - n), {0, 0, 0, n}) end,
+  function(self, x, n) return self.conv(F.pad(x:transpose(1, 2), {n, n})):transpose(1, 2) end,
+  function(self, x, n) -- a mask that lets some queries see one token ahead
+    local i, j = F.arange(T):view(T, 1), F.arange(T):view(1, T)
+    local mask = F.logical_or(j:le(i), F.logical_and(j:eq(i + 1), i:eq(T // n)))
+    local q, k = in_heads(self.wq(x), heads), in_heads(self.wk(x), heads // 2)
+    return F.scaled_dot_product_attention(q, k, k, {attn_mask = mask}):transpose(1, 2):reshape(x:size()[1], T, dim)
+  end,
+  function(self, x) return x - x:amax(1, true) end,
+  function(self, x) return x:cumsum(1):flip(1) end,
+}
+
+local Drawn = nn.module("Drawn", function(self)
+  local way, n, nested = ways[below(8) == 0 and 12 + below(5) or 1 + below(11)], 1 + below(4), ways[1 + below(11)]
+  self.wq, self.wk = nn.Linear(dim, dim), nn.Linear(dim, dim // 2)
+  self.conv = nn.Conv1d(dim, dim, 3, {groups = dim, dilation = n, bias = below(2) == 0})
+  self.table = nn.Parameter{T + 5, dim, init = nn.init.normal(0, 1)}
+  self.moe = nn.MoE(dim, {experts = 4, top_k = 2, hidden = dim})
+  self.norm = below(2) == 0 and nn.LayerNorm(dim) or nn.RMSNorm(dim)
+  local twice = below(3) == 0
+  function self:forward(x)
+    local y = way({wq = self.wq, wk = self.wk, conv = self.conv, table = self.table, moe = self.moe}, self.norm(x), n)
+    if twice then y = nested({wq = self.wq, wk = self.wk, conv = self.conv, table = self.table, moe = self.moe}, y, n) end
+    return x + F.silu(y)
+  end
+end)
+
+local Block = nn.module("Block", function(self, kind)
+  self.norm = kind == "norm" and nn.BatchNorm1d(dim, {affine = true}) or nn.LayerNorm(dim)
+  self.wq, self.wk, self.wv = nn.Linear(dim, dim), nn.Linear(dim, dim // 2), nn.Linear(dim, dim // 2)
+  self.wo = nn.Linear(dim, dim)
+  if kind == "convolution" or kind == "late" then
+    self.conv = nn.Conv1d(dim, dim, 4, {groups = dim, padding = kind == "late" and 2 or 3})
+  end
+  self.up, self.down = nn.Linear(dim, 2 * dim), nn.Linear(2 * dim, dim)
+  if kind == "experts" then self.moe = nn.MoE(dim, {experts = 4, top_k = 2, hidden = dim}) end
+  function self:forward(x)
+    local h = kind == "norm" and self.norm(x:transpose(1, 2)):transpose(1, 2) or self.norm(x)
+    x = x + mixed(self, kind, h)
+    return x + self.down(F.gelu(self.up(x)))
+  end
+end)
+local Model = nn.module("Model", function(self)
+  local kinds = args.kind == "mixed" and {"convolution", "attention", "shift", "window", "sum"}
+    or args.kind == "experts" and {"experts", "attention", "experts"}
+    or args.kind == "positions" and {"attention", "attention"} or {args.kind, "attention"}
+  self.words = nn.Embedding(vocab, dim)
+  if args.kind == "positions" or args.kind == "mixed" then self.places = nn.Embedding(T, dim) end
+  local layers = {}
+  for i, kind in ipairs(kinds) do layers[i] = Block(kind) end
+  if args.kind == "random" then
+    layers = {}
+    for i = 1, 2 + below(3) do layers[i] = Drawn() end
+  end
+  self.layers = nn.ModuleList(layers)
+  self.norm, self.output = nn.LayerNorm(dim), nn.Linear(dim, vocab)
+  function self:forward(tokens)
+    local x = self.words(tokens)
+    if self.places then x = x + self.places(F.arange(T)) end
+    for _, layer in ipairs(self.layers) do x = layer(x) end
+    return self.output(self.norm(x))
+  end
+end)
+
+local model = Model()
+if args.tp > 1 then parallelize(model, mesh.tp, auto()) end
+if args.whole then
+  return infer{model = model, batch = {tokens = randint(vocab){2, T}},
+    outputs = function(m, b) return {logits = m(b.tokens)} end}
+end
+return generate{model = model, vocab = vocab, context = T, slots = args.slots, prefill = args.prefill,
+  cache_dtype = args.cache_dtype}

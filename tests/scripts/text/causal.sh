@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Programs that generate from models of whole texts, which say nothing of caches. Archives of torch.export against the greedy
+# tokens of transformers; own models (tests/plans/causal) against themselves over whole texts, with prompts in pieces
+# and token by token, several slots, ranks that share layers, sanitizers, and on the stand-in for CUDA. A model that looks
+# at later tokens is refused, with the operation.
+. "$(dirname "$0")/../common.sh"
+local_mpi=yes
+runtime_plan=plans/generate.lua
+. "$root/tests/scripts/programs.sh"
+make_runtimes plain sanitized cuda
+of=$golden/causal plan=tests/plans/causal/plan.lua
+
+# run NAME OUTPUT ARGUMENTS...: runs all ranks of $WORK/NAME.
+run() {
+  timeout 120 "$WORK/$1/ranks" "${@:3}" --top 5 --output "$2" < /dev/null > "$2.messages" 2>&1 ||
+    { tail -n 20 "$2.messages"; fail "$1 ended with status $?"; return 1; }
+}
+
+# archive NAME KIND FAMILY DEFINITIONS...
+archive() {
+  local name=$1 kind=$2 family=$3
+  make "$name" "$kind" plans/generate.lua -D model="$of/$family.pt2" -D context=64 "${@:4}" || return
+  "$TOOLS/compare_answers" prompts "$of/$family.json" > "$WORK/$name.jsonl"
+  run "$name" "$WORK/$name.out" --prompts "$WORK/$name.jsonl" --tokens 20 || return
+  echo "$name:"
+  "$TOOLS/compare_answers" greedy "$of/$family.json" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
+}
+
+printf '{"ids": %s}\n' '[7]' '[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8]' > "$WORK/prompts.jsonl"
+# own NAME KIND MODEL DEFINITIONS...: the model's program, from the weights that the program over whole texts has drawn.
+own() {
+  local name=$1 kind=$2 model=$3 whole=$WORK/$1.whole
+  local draw=() word
+  for word in "${@:4}"; do [[ $word != draw=* ]] || draw=(-D "$word"); done
+  make "$name.whole" plain $plan -D kind="$model" -D whole=true "${draw[@]}" || return
+  make "$name" "$kind" $plan -D kind="$model" "${@:4}" || return
+  run "$name" "$WORK/$name.out" --prompts "$WORK/prompts.jsonl" --tokens 24 || return
+  "$TOOLS/whole_text" data "$WORK/prompts.jsonl" "$WORK/$name.out" 48 "$whole.safetensors" || fail "$name: no texts"
+  "$whole/ranks" --data "$whole.safetensors" --save "$whole.saved" > "$whole.messages" 2>&1 ||
+    { tail -n 5 "$whole.messages"; fail "$name: the whole texts"; return; }
+  echo "$name:"
+  "$TOOLS/whole_text" compare "$WORK/prompts.jsonl" "$WORK/$name.out" "$whole.saved/outputs.safetensors" 2e-5 || fail "$name: other logits"
+}
+
+# refused MODEL MESSAGE
+refused() {
+  ! "$TPGEN" $plan -o "$WORK/refused" -D kind="$1" > "$WORK/$1.said" 2>&1 || fail "$1 is not refused"
+  grep -q "$plan:[0-9]*: error: generate: $2" "$WORK/$1.said" || { cat "$WORK/$1.said"; fail "$1: other words"; }
+}
+
+beside "$WORK/1.log" archive exaone4 plain exaone4 -D prefill=7 -D slots=3
+beside "$WORK/2.log" archive lfm2_tp2 plain lfm2 -D prefill=8 -D slots=2 -D tp=2
+beside "$WORK/3.log" archive opt_cuda cuda opt -D prefill=16 -D slots=2
+in_ci beside "$WORK/4.log" archive gpt_neox_tp3 sanitized gpt_neox -D prefill=8 -D slots=6 -D tp=3
+in_ci beside "$WORK/5.log" archive lfm2_cuda cuda lfm2 -D prefill=8 -D slots=3
+n=10
+for model in mixed positions window convolution shift sum norm; do
+  for way in "plain -D prefill=5 -D slots=2" "sanitized -D prefill=1" "plain -D prefill=48 -D slots=2 -D tp=2" \
+    "cuda -D prefill=8 -D slots=3"; do
+    [ $model = mixed ] || [ $((n % 7)) -eq 0 ] || all_cases || { n=$((n + 1)); continue; }
+    read -r kind definitions <<< "$way"
+    # shellcheck disable=SC2086
+    beside "$WORK/$n.log" own "${model}_$n" "$kind" $model $definitions
+    n=$((n + 1))
+  done
+done
+# Drawn models: what is refused looks ahead somewhere, or says why it cannot be continued; all others are as over whole texts.
+# drawn NUMBER
+drawn() {
+  if "$TPGEN" $plan -o "$WORK/drawn_$1" -D kind=random -D draw="$1" > "$WORK/drawn_$1.said" 2>&1; then
+    rm -r "$WORK/drawn_$1"
+    own "drawn_$1" plain random -D draw="$1" -D slots=2 -D prefill=5
+  else
+    grep -q "$plan:[0-9]*: error: generate: " "$WORK/drawn_$1.said" || { cat "$WORK/drawn_$1.said"; fail "drawn $1: other words"; }
+  fi
+  rm -rf "$WORK/drawn_$1" "$WORK/drawn_$1.whole"
+}
+count=2
+! ci_cases || count=6
+! all_cases || count=600
+for ((number = 1; number <= count; number++)); do beside "$WORK/drawn_$number.log" drawn $number; done
+all_are_done
+cat "$WORK"/*.log
+refused mean "mean of layers.0 takes all tokens of the text together"
+refused ahead "scaled_dot_product_attention of layers.0 sees later tokens"
+refused chosen "softmax of layers.0 takes all tokens of the text together"
+refused reversed "flip of layers.0 needs other tokens"
+refused late "conv1d of layers.0.conv needs later tokens"
+finish "archives and own models continue texts as they read them whole"
