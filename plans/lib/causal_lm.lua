@@ -58,7 +58,8 @@ local Attention = nn.module("Attention", function(self, c, p, i)
   local rotates = c.rotary and not (c.rotates and not c.rotates(i))
   local make = a.kind == "conv" and conv1d or linear
   if a.kind == "separate" then
-    self.q_proj, self.k_proj = linear(c.dim, of_q, bias.qkv), linear(c.dim, of_k, bias.qkv)
+    self.q_proj = linear(c.dim, of_q, bias.qkv)
+    self.k_proj = linear(c.dim, of_k, bias.qkv)
     self.v_proj = linear(c.dim, of_k, bias.qkv)
   else
     self[a.joined] = make(c.dim, of_q + 2 * of_k, bias.qkv)
@@ -66,7 +67,8 @@ local Attention = nn.module("Attention", function(self, c, p, i)
   self[a.out] = make(of_q, c.dim, bias.out)
   if c.query_norms then
     local whole = c.query_norms == "whole"
-    self.q_norm, self.k_norm = norm(c, whole and of_q or size), norm(c, whole and of_k or size)
+    self.q_norm = norm(c, whole and of_q or size)
+    self.k_norm = norm(c, whole and of_k or size)
   end
   if c.sinks then self.sinks = nn.Parameter(zeros{c.n_heads}) end
   local how = {is_causal = true, enable_gqa = c.n_kv_heads < c.n_heads, scale = c.scale, softcap = c.softcap,
@@ -87,7 +89,7 @@ local Attention = nn.module("Attention", function(self, c, p, i)
     if a.kind == "grouped" then return attention.ungroup(y, c.n_kv_heads, size) end
     local q, k, v = y:split({of_q, of_k, of_k}, -1)
     local function heads(z, layout)
-      return attention.split(a.kind == "conv" and z or z:redistribute(p.mesh.tp, layout), size)
+      return attention.split((a.kind == "conv" or p.generates) and z or z:redistribute(p.mesh.tp, layout), size)
     end
     return heads(q, queries), heads(k, keys), heads(v, keys)
   end
@@ -105,17 +107,20 @@ local MLP = nn.module("MLP", function(self, c)
   local m, bias = c.mlp, c.bias and c.bias.mlp
   local kind, make = m.kind, m.kind == "conv" and conv1d or linear
   if kind == "gated" then
-    self.gate_proj, self.up_proj = linear(c.dim, c.hidden, bias), linear(c.dim, c.hidden, bias)
+    self.gate_proj = linear(c.dim, c.hidden, bias)
+    self.up_proj = linear(c.dim, c.hidden, bias)
     self.down_proj = linear(c.hidden, c.dim, bias)
     function self:forward(x) return self.down_proj(act(c, self.gate_proj(x)) * self.up_proj(x)) end
   elseif kind == "joined" then
-    self[m.joined], self[m.down] = linear(c.dim, 2 * c.hidden, bias), linear(c.hidden, c.dim, bias)
+    self[m.joined] = linear(c.dim, 2 * c.hidden)
+    self[m.down] = linear(c.hidden, c.dim)
     function self:forward(x)
       local gate, up = self[m.joined](x):chunk(2, -1)
       return self[m.down](act(c, gate) * up)
     end
   else
-    self[m.up], self[m.down] = make(c.dim, c.hidden, bias), make(c.hidden, c.dim, bias)
+    self[m.up] = make(c.dim, c.hidden, bias)
+    self[m.down] = make(c.hidden, c.dim, bias)
     function self:forward(x) return self[m.down](act(c, self[m.up](x))) end
   end
 end)
@@ -158,7 +163,7 @@ local Layer = nn.module("Layer", function(self, c, p, i)
       return x + behind((self[of_mlp](before(x, "before_mlp"))), "behind_mlp")
     end
     local z = names.before_mlp and before(x, "before_mlp") or nil
-    if not z then y = y:redistribute(p.mesh.tp, Replicate()) end
+    if not z and not p.generates then y = y:redistribute(p.mesh.tp, Replicate()) end
     return x + (behind(self[of_attention](y, cos, sin), "behind_attention") + behind(self[of_mlp](z or y), "behind_mlp"))
   end
 end)
@@ -201,30 +206,43 @@ local function whole(inputs)
   return PrepareModuleInput{desired_input_layouts = layouts}
 end
 
+-- Between the parts of a layer tokens are cut over tp; in a program that generates each rank has all of them.
+local function between(p) return p.generates and Replicate() or Shard(1) end
+
+-- The style of several projections in one weight, whose outputs are along `dim`.
+local function joined(p, dim, bias, parts)
+  if not p.generates then return Colwise{parts = parts} end
+  return ModuleLayouts{parameters = {weight = Shard(dim), bias = bias and Shard(0) or nil}, parts = parts}
+end
+
 local function attention_styles(c, p)
   local a = c.attention
   local queries, keys = attention.layouts(p, c.n_heads, c.n_kv_heads)
-  if c.latent then return latent_attention.styles(c, queries) end
-  local styles = {[a.out] = Rowwise{output_layouts = Shard(1)}}
+  if c.latent then return latent_attention.styles(c, queries, between(p)) end
+  local styles = {[a.out] = Rowwise{output_layouts = between(p)}}
   if a.kind == "separate" then
     local all = c.query_norms == "whole" and Replicate()
+    if all and p.generates then
+      styles.q_norm = PrepareModuleOutput{desired_output_layouts = queries}
+      styles.k_norm = PrepareModuleOutput{desired_output_layouts = keys}
+    end
     styles.q_proj = Colwise{output_layouts = all or queries}
     styles.k_proj, styles.v_proj = Colwise{output_layouts = all or keys}, Colwise{output_layouts = keys}
   elseif a.kind == "grouped" then
     styles[a.joined] = Colwise{output_layouts = attention.grouped(p, c.n_kv_heads)}
   elseif a.kind == "conv" then
-    styles[a.joined] = Colwise{parts = 3}
+    styles[a.joined] = joined(p, 1, true, 3)
   else
     local size = c.head_dim
-    styles[a.joined] = Colwise{parts = {c.n_heads * size, c.n_kv_heads * size, c.n_kv_heads * size}}
+    styles[a.joined] = joined(p, 0, c.bias and c.bias.qkv, {c.n_heads * size, c.n_kv_heads * size, c.n_kv_heads * size})
   end
   return styles
 end
 
-local function network_styles(m)
-  local styles = {[m.down or "down_proj"] = Rowwise{output_layouts = Shard(1)}}
+local function network_styles(m, p)
+  local styles = {[m.down or "down_proj"] = Rowwise{output_layouts = between(p)}}
   if m.kind == "gated" then styles.gate_proj, styles.up_proj = Colwise(), Colwise()
-  elseif m.kind == "joined" then styles[m.joined] = Colwise{parts = 2}
+  elseif m.kind == "joined" then styles[m.joined] = joined(p, 0, false, 2)
   else styles[m.up] = Colwise() end
   return styles
 end
@@ -234,20 +252,20 @@ local function plan_layer(c, p, layer, i, options)
   local function add(prefix, more)
     for name, style in pairs(more) do styles[prefix .. name] = style end
   end
-  for _, name in pairs(names) do styles[name] = SequenceParallel() end
+  for _, name in pairs(p.generates and {} or names) do styles[name] = SequenceParallel() end
   local one = c.parallel and not names.before_mlp
   if not one then styles[c.attention.name] = whole(c.rotary and 3 or 1) end
   add(c.attention.name .. ".", attention_styles(c, p))
   if not has_experts(c, i) then
     if not one then styles[of_mlp] = whole(1) end
-    add(of_mlp .. ".", network_styles(c.mlp))
+    add(of_mlp .. ".", network_styles(c.mlp, p))
     return parallelize(layer, p.mesh.tp, styles, options)
   end
   local clamped = c.experts.kind == "clamped"
   styles[of_mlp] = PrepareModuleInputOutput{desired_input_layouts = Replicate(),
-    desired_output_layouts = clamped and Shard(1) or {Shard(1), false, false}} -- the tokens and their load
+    desired_output_layouts = clamped and between(p) or {between(p), false, false}} -- the tokens and their load
   styles[of_mlp .. ".experts"] = clamped and experts.style() or ExpertTensorParallel()
-  if c.experts.shared then add(of_mlp .. ".shared_experts.", network_styles{kind = "gated"}) end
+  if c.experts.shared then add(of_mlp .. ".shared_experts.", network_styles({kind = "gated"}, p)) end
   return parallelize(layer, p.mesh.tp, styles, options)
 end
 
@@ -291,22 +309,37 @@ function M.settings(c, rows, known, longest)
   return args
 end
 
+-- The model of a config.json, for a program that generates: without dropout.
+function M.read(path)
+  local c = families.complete(families.read(path))
+  c.dropout, c.embed_dropout, c.attention_dropout, c.pad = nil, nil, nil, nil
+  return c
+end
+
+-- The model of c for texts of `length` tokens, with its styles along tp, and what files call its parameters. p: of
+-- lib/parallel.lua; generates =: of a program that generates.
+function M.open(c, p, length, options)
+  c.seq = length
+  local f = c.files
+  local styles = {[f.embed] = Rowwise{output_layouts = between(p)}, [f.head] = attention.output(c.tied)}
+  if not p.generates then styles[f.norm] = SequenceParallel() end
+  local model = parallelize(CausalLM(c, p), p.mesh.tp, styles, options)
+  for i, layer in ipairs(model[f.layers]) do plan_layer(c, p, layer, i - 1, options) end
+  return model, names_of(c)
+end
+
 -- Trains c with these settings.
 function M.train(c, args)
   families.complete(c)
   local p = parallel.open(args)
-  c.seq = args.seq
   if p.ep > 1 then error("ep is for plans/moe.lua") end
   if c.router_loss then error("output_router_logits adds the router's loss; plans/moe.lua has it, by -D aux_loss=") end
-  local f, options = c.files, {async_tp = args.async_tp}
-  local model = parallelize(CausalLM(c, p), p.mesh.tp, {
-    [f.embed] = Rowwise{output_layouts = Shard(1)}, [f.norm] = SequenceParallel(), [f.head] = attention.output(c.tied),
-  }, options)
-  for i, layer in ipairs(model[f.layers]) do plan_layer(c, p, layer, i - 1, options) end
+  local f = c.files
+  local model, names = M.open(c, p, args.seq, {async_tp = args.async_tp})
   p.context(model)
   local first = f.positions and {model[f.embed], model[f.positions]} or model[f.embed]
   p.shard(model, first, model[f.layers], {model[f.norm], model[f.head]})
-  return train(training.next_token(args, p, model, c.vocab, c.seq, names_of(c)))
+  return train(training.next_token(args, p, model, c.vocab, c.seq, names))
 end
 
 return M

@@ -5,11 +5,9 @@ local families, training, attention = require "lib.families", require "lib.train
 local M = {}
 
 -- What config.json says.
-function M.settings(path)
-  local c = families.complete(families.read(path, {"llama", "mistral", "ministral", "qwen2", "qwen3"},
-    {{"hidden_act", "silu"}, {"mlp_bias", false}}))
-  c.theta, c.scaling = c.rotary.theta, c.rotary.scaling
-  return c
+function M.read(path)
+  return families.complete(families.read(path, {"llama", "mistral", "ministral", "qwen2", "qwen3"},
+    {{"hidden_act", "silu"}}))
 end
 
 -- The model; p: of lib.parallel. Gives the model with its styles, and the names of files.
@@ -44,8 +42,8 @@ function M.open(c, p)
   end)
 
   local MLP = nn.module("MLP", function(self)
-    self.gate_proj, self.up_proj = linear(c.dim, c.hidden), linear(c.dim, c.hidden)
-    self.down_proj = linear(c.hidden, c.dim)
+    self.gate_proj, self.up_proj = linear(c.dim, c.hidden, bias.mlp), linear(c.dim, c.hidden, bias.mlp)
+    self.down_proj = linear(c.hidden, c.dim, bias.mlp)
     function self:forward(x) return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x)) end
   end)
 
@@ -67,7 +65,7 @@ function M.open(c, p)
     self.norm = nn.RMSNorm(c.dim, {eps = c.eps})
     self.lm_head = c.tied and attention.Tied() or linear(c.dim, c.vocab)
     function self:forward(ids, positions, last)
-      local cos, sin = F.rotary_tables(positions, c.head_dim, c.theta, c.scaling)
+      local cos, sin = F.rotary_tables(positions, c.head_dim, c.rotary.theta, c.rotary.scaling)
       cos, sin = cos:unsqueeze(1), sin:unsqueeze(1)
       local x = self.embed_tokens(ids)
       for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end

@@ -4,10 +4,8 @@ local families, training, attention = require "lib.families", require "lib.train
 
 local M = {}
 
-function M.settings(path)
-  local c = families.complete(families.read(path, {"gpt2"}, {{"activation_function", "gelu_new"}}))
-  c.learned = true
-  return c
+function M.read(path)
+  return families.complete(families.read(path, {"gpt2"}, {{"activation_function", "gelu_new"}}))
 end
 
 function M.open(c, p)

@@ -1,6 +1,6 @@
 """Small models of Hugging Face transformers of each family of plans/lib/families.lua: config.json, weights (bfloat16, which
-float32 holds), tokens and the losses of 10 steps of AdamW; and defaults.json, what each configuration is where a file says
-nothing. Arguments: only these models; `defaults`: none."""
+float32 holds), tokens, the losses of 10 steps of AdamW, and generate.json, greedy tokens before them; and defaults.json, what
+each configuration is where a file says nothing. Arguments: only these models; `defaults`: none."""
 import copy
 import json
 import os
@@ -111,6 +111,16 @@ def write_packed(folder, packed):
         file.write("\n")
 
 
+@torch.no_grad()
+def greedy(model, prompt, count=12):
+    tokens, top = list(prompt), []
+    for _ in range(count):
+        best = torch.topk(model(torch.tensor([tokens]), use_cache=False).logits[0, -1], 5)
+        top.append([[token, round(logit, 6)] for token, logit in zip(best.indices.tolist(), best.values.tolist())])
+        tokens.append(top[-1][0][0])
+    return {"prompt": prompt, "tokens": tokens[len(prompt):], "top5": top}
+
+
 def make(name):
     of, differs = MODELS[name]
     sizes = {} if name == "gpt2" else SIZES
@@ -139,6 +149,10 @@ def make(name):
     if packed:
         write_packed(folder, packed)
     tokens = torch.randint(0, 96, (STEPS * BATCH * SEQ + 1,), generator=generator)
+    runs = [greedy(model.eval(), tokens[:n].tolist()) for n in (9, 17)]  # longer than the original lengths of scaled positions
+    with open(os.path.join(folder, "generate.json"), "w") as file:
+        json.dump({"runs": runs}, file)
+    model.train()
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2, betas=(0.9, 0.95), weight_decay=0.1)
     losses = []
     for step in range(STEPS):
