@@ -26,6 +26,16 @@ archive() {
   "$TOOLS/compare_answers" greedy "$of/$family.json" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
 }
 
+# family NAME KIND DEFINITIONS...: a model of lib/families.lua, by its config.json, from the text that trains.
+family() {
+  local name=$1 kind=$2 from=$golden/families/$1
+  make "$name" "$kind" plans/generate.lua -D config="$from/config.json" -D context=32 "${@:3}" || return
+  "$TOOLS/compare_answers" prompts "$from/generate.json" > "$WORK/$name.jsonl"
+  run "$name" "$WORK/$name.out" --weights "$from/model.safetensors" --prompts "$WORK/$name.jsonl" --tokens 12 || return
+  echo "$name:"
+  "$TOOLS/compare_answers" greedy "$from/generate.json" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
+}
+
 printf '{"ids": %s}\n' '[7]' '[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8]' > "$WORK/prompts.jsonl"
 # own NAME KIND MODEL DEFINITIONS...: the model's program, from the weights that the program over whole texts has drawn.
 own() {
@@ -53,6 +63,18 @@ beside "$WORK/2.log" archive lfm2_tp2 plain lfm2 -D prefill=8 -D slots=2 -D tp=2
 beside "$WORK/3.log" archive opt_cuda cuda opt -D prefill=16 -D slots=2
 in_ci beside "$WORK/4.log" archive gpt_neox_tp3 sanitized gpt_neox -D prefill=8 -D slots=6 -D tp=3
 in_ci beside "$WORK/5.log" archive lfm2_cuda cuda lfm2 -D prefill=8 -D slots=3
+n=0
+for folder in "$golden"/families/*/; do
+  name=$(basename "$folder") long=() n=$((n + 1))
+  [ $((n % 6)) -eq 0 ] || ci_cases || continue
+  if grep -Eq '"(attn_logit_softcapping": [0-9]|model_type": "gpt_oss)' "$folder/config.json"; then
+    ! "$TPGEN" plans/generate.lua -o "$WORK/refused" -D config="$folder/config.json" > "$WORK/$name.said" 2>&1 &&
+      grep -q "error: generate: .* sinks, a softcap" "$WORK/$name.said" || { cat "$WORK/$name.said"; fail "$name is not refused"; }
+    continue
+  fi
+  [ "$name" != phi4 ] || long=(-D long_rope=true)
+  beside "$WORK/family_$n.log" family "$name" plain -D prefill=8 -D slots=2 -D tp=$((n % 3 + 1)) "${long[@]}"
+done
 n=10
 for model in mixed positions window convolution shift sum norm; do
   for way in "plain -D prefill=5 -D slots=2" "sanitized -D prefill=1" "plain -D prefill=48 -D slots=2 -D tp=2" \
