@@ -262,6 +262,11 @@ static bool read_option(struct options *o, int option)
   case 'S':
     o->save_at_once = true;
     return true;
+  case 'N':
+    o->on_nan = strcmp(optarg, "stop") == 0       ? NAN_STOP
+                : strcmp(optarg, "rollback") == 0 ? NAN_ROLLBACK
+                                                  : NAN_UNKNOWN;
+    return true;
   case 'T':
     return read_seconds(optarg, &o->max_time);
   case 'o':
@@ -311,6 +316,9 @@ static const char *contradiction(struct options *o)
   if (o->resume && program->loss < 0)
     return "--resume goes on with a training; this program takes --weights";
   if (o->resume) o->save = o->resume;
+  if (o->on_nan == NAN_UNKNOWN) return "--on-nan is stop or rollback";
+  if (o->on_nan != NAN_GOES_ON && program->loss < 0) return "--on-nan: this program has no loss";
+  if (o->on_nan == NAN_ROLLBACK && !o->save) return "--on-nan rollback wants --save DIR";
   if (o->overwrite && !o->save) return "--overwrite wants --save DIR";
   if (o->max_time > 0 && (!o->save || program->loss < 0))
     return "--max-time wants --save DIR or --resume DIR of a training";
@@ -374,6 +382,7 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {"save", required_argument, NULL, 'o'},
       {"resume", required_argument, NULL, 'R'},
       {"overwrite", no_argument, NULL, 'O'},
+      {"on-nan", required_argument, NULL, 'N'},
       {"save-at-once", no_argument, NULL, 'S'},
       {"max-time", required_argument, NULL, 'T'},
       {"export", required_argument, NULL, 'e'},

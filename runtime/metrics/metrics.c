@@ -230,7 +230,9 @@ static void print_metrics(const struct step_metrics *step)
 static void warn_of_nan(const struct step_metrics *step)
 {
   const bool loss = !isfinite(step->loss);
-  if (run.warned || (!loss && (program->grad_norm < 0 || isfinite(step->grad_norm)))) return;
+  if (run.options->on_nan != NAN_GOES_ON || run.warned ||
+      (!loss && (program->grad_norm < 0 || isfinite(step->grad_norm))))
+    return;
   run.warned = true;
   fflush(stdout);
   fprintf(stderr, "rank %d: warning: the %s is %f at step %d", rank->id,
@@ -447,6 +449,13 @@ void metrics_validation(void)
   write_number("best_step", v->best_step);
   end_numbers();
   flush_all(v->step);
+}
+
+void metrics_go_back(int t)
+{
+  run.reported = t;
+  run.since = seconds_now();
+  run.warned = false;
 }
 
 void metrics_stop(int t)

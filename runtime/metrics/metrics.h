@@ -16,6 +16,9 @@ void metrics_step(int t);
 // After a validation: reports it.
 void metrics_validation(void);
 
+// The job goes on from step t, an earlier one.
+void metrics_go_back(int t);
+
 // The job ends after step t, by its validations.
 void metrics_stop(int t);
 

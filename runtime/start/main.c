@@ -27,6 +27,7 @@
 #include "metrics/validation.h"
 #include "start/dry_run.h"
 #include "start/early_end.h"
+#include "start/not_finite.h"
 #include "start/pace.h"
 #include "start/resume.h"
 #include "start/saves.h"
@@ -179,6 +180,10 @@ static bool run_steps(const struct options *o, int first, int *last, bool *early
     if (work.tells) tell_not_finite(t);
     metrics_step(t);
     *last = t;
+    if (step_is_not_finite(o)) {
+      if (!step_is_left(o, &t)) return false;
+      continue;
+    }
     if (!work.validates && !work.saves && !*early) continue;
     metrics_pause();
     if (work.validates) validate(o, t, &work);

@@ -34,12 +34,11 @@ void resume_choose(struct options *o)
   o->weights = o->adapter = o->more_weights[0] = o->ignore[0] = o->allow_missing[0] = NULL;
 }
 
-// The step of the checkpoint in the folder of --save; -1 if it has none.
-static int saved_step(const struct options *o)
+int resume_step(const char *folder)
 {
   struct failure unused;
   struct archive archive;
-  if (!has_checkpoint(o->save) || !archive_open(&archive, o->save, &unused)) return -1;
+  if (!has_checkpoint(folder) || !archive_open(&archive, folder, &unused)) return -1;
   const char *text = archive_metadata(&archive, "step");
   const int step = text ? (int)strtol(text, NULL, 10) : -1;
   archive_close(&archive);
@@ -59,7 +58,7 @@ static int first_save(const struct options *o, int step, int most)
 bool resume_replaces_none(const struct options *o, int step, struct failure *why)
 {
   if (!o->save || o->overwrite || program->loss < 0) return true;
-  const int saved = saved_step(o);
+  const int saved = resume_step(o->save);
   if (saved <= step || first_save(o, step, saved) >= saved) return true;
   return failed(
       why,
@@ -70,5 +69,5 @@ bool resume_replaces_none(const struct options *o, int step, struct failure *why
 
 bool resume_is_behind(const struct options *o, int t)
 {
-  return !o->overwrite && saved_step(o) > t;
+  return !o->overwrite && resume_step(o->save) > t;
 }

@@ -6,6 +6,9 @@
 #include "base/failure.h"
 #include "base/options.h"
 
+// The step of the checkpoint in a folder; -1 if it has none.
+int resume_step(const char *folder);
+
 // Collective. With --resume: --load of the folder if it has a checkpoint; weights and adapters are
 // then the checkpoint's own.
 void resume_choose(struct options *o);

@@ -136,6 +136,55 @@ same lost.alone/model.safetensors lost/model.safetensors "--restarts: other bits
 job 1 --steps $((steps + 1)) --resume lost --restarts 1 --metrics notes
 [ "$(grep -c 'it starts again' said)" -eq 1 ] || fail "--restarts 1: $(cat said)"
 
+# ---- saves beside the steps ----------------------------------------------------------------------------
+
+gcc -O1 -D_GNU_SOURCE -shared -fPIC -o faulty.so "$root/tests/tools/faulty_calls.c" -ldl || fail "faulty_calls.c"
+# A disk that is full for one save ends nothing: it is told, and the next one is there.
+LD_PRELOAD=$WORK/faulty.so FAULTY_CALL=fsync FAULTY_NTH=6 FAULTY_ERRNO=28 FAULTY_RANK=0 FAULTY_UNDER=$WORK/full \
+  job 0 --steps 12 --save "$WORK/full" --save-every 3
+says "note: the checkpoint of step 6 is not saved: $WORK/full/"
+says "saved: step 3 in $WORK/full"
+same alone/model.safetensors full/model.safetensors "a full disk: other bits"
+[ "$(find full -mindepth 1 | wc -l)" -eq 1 ] || fail "a full disk: files are left: $(ls -A full)"
+job 0 --steps 12 --save at_once --save-every 3 --save-at-once --keep 2
+! grep 'saved: step' said || fail "--save-at-once: it saves beside the steps"
+[ "$(echo at_once/step-*)" = "at_once/step-00000009 at_once/step-00000012" ] || fail "--keep: $(ls at_once)"
+job 0 --steps 12 --save beside --save-every 3 --keep 2
+[ "$(echo beside/step-*)" = "beside/step-00000009 beside/step-00000012" ] || fail "--keep: $(ls beside)"
+same at_once/step-00000009/model.safetensors beside/step-00000009/model.safetensors "a save beside the steps: other bits"
+
+# ---- numbers that are not finite -----------------------------------------------------------------------
+
+# The seventh batch of samples has one.
+"$TPGEN" "$root/tests/plans/long_runs/samples.lua" -o samples && samples/run.sh --build > build.log 2>&1 || fail "samples"
+header='{"input":{"dtype":"F32","shape":[64,4],"data_offsets":[0,1024]},"target":{"dtype":"F32","shape":[64,1],"data_offsets":[1024,1280]}}'
+printf -v length '\\x%02x' ${#header}
+{
+  printf "$length\\0\\0\\0\\0\\0\\0\\0%s" "$header"
+  head -c 416 /dev/zero
+  printf '\0\0\300\177' # sample 26
+  head -c 860 /dev/zero
+} > samples.safetensors
+# of_samples STATUS ARGUMENTS...
+of_samples() {
+  local status=0
+  samples/run.sh --data samples.safetensors --steps 12 "${@:2}" > said 2>&1 < /dev/null || status=$?
+  [ $status -eq "$1" ] || fail "${*:2}: status $status: $(cat said)"
+}
+of_samples 0
+says "warning: the loss is nan at step 7; training goes on"
+of_samples 1 --on-nan stop
+says "step 7: the loss or the norm of the gradients is not finite: nothing of it is saved"
+of_samples 1 --on-nan stop --save stopped --save-every 4
+says "stopped has the checkpoint of step 4"
+of_samples 1 --on-nan rollback --save none
+says "there is no checkpoint to go back to"
+of_samples 0 --on-nan rollback --save back --save-every 3 --metrics back.jsonl
+says "step: 7  goes back: the loss or the norm of the gradients is not finite; on from step 6"
+! tail -n 6 back.jsonl | grep null || fail "--on-nan rollback: not finite"
+of_samples 2 --on-nan skip
+says "--on-nan is stop or rollback"
+
 # ---- scripts for schedulers ----------------------------------------------------------------------------
 
 job 0 --sbatch 2 --resume "a b" --steps 4
