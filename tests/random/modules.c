@@ -149,7 +149,8 @@ struct scope own[MAX_OWN];
 int nown;
 
 /* A class whose forward takes and makes a tensor of this shape, of statements made at random; what
-   none of them reads goes into what it makes. */
+   none of them reads goes into what it makes: as a factor, as a loss of logits takes no notice of a
+   term that all of them have. */
 static void make_own(struct tensor shape)
 {
   static struct scope outside;
@@ -166,7 +167,7 @@ static void make_own(struct tensor shape)
   else
     SAY(now.forward, "    return %s", made);
   for (int i = 1; i < now.ntensor; i++)
-    if (!now.tensor[i].reads) SAY(now.forward, " + t%d:mean():tanh() * 0.3", i);
+    if (!now.tensor[i].reads) SAY(now.forward, " * (1 + t%d:mean():tanh() * 0.3)", i);
   SAY(now.forward, "\n");
   own[nown++] = now;
   now = outside;

@@ -8,8 +8,8 @@
 #   EQUAL_PLANS="mlp deep"   these plans alone; "" for none
 #   EQUAL_RANDOM=200         so many plans from random_plan, not 2 (CASES=all: 8)
 #   EQUAL_SEED=1000          the first of them
-#   EQUAL_AUTO=500           so many random plans whose placements auto() finds, not 1 (CASES=all: 8), from that seed on; such a
-#                            plan may be refused only if it is refused without auto(), too
+#   EQUAL_AUTO=500           so many random plans whose placements auto() finds, not 1 (CI: 4), from that seed on; such a plan may
+#                            be refused only if it is refused without auto(), too
 #   EQUAL_SANITIZE=all       all pairs also run under the sanitizers, not only a few; none for none
 #   EQUAL_CUDA=all           all pairs also run on the stand-in, not only a few; none for none
 #   CASES=all                every mesh, as in a soak. Else of each plan the second, which mostly divides nothing evenly,
@@ -120,7 +120,7 @@ for plan in tests/equal/*.lua; do
 done
 seed=${EQUAL_SEED:-1}
 count=${EQUAL_RANDOM:-$(all_cases && echo 8 || echo 2)}
-automatic=${EQUAL_AUTO:-$(all_cases && echo 8 || echo 1)}
+automatic=${EQUAL_AUTO:-$(ci_cases && echo 4 || echo 1)}
 # random_plan NAME SEED [auto]: a random plan. Some also run in another way.
 random_plan() {
   local kind
