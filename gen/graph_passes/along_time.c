@@ -145,11 +145,51 @@ static void find_attention(struct cutting *c, int i)
   c->along[op->out] = c->along[op->out + 1] = (struct token_axis){2, 1, c->length, 0, c->length};
 }
 
+/* A scan over the tokens: its steps have operations of each token's own and of what is carried. */
+static void find_of_step(struct cutting *c, int i)
+{
+  const struct op *op = &graph->op[i];
+  for (int k = 0; k < op->nin; k++) {
+    const int v = op->in[k];
+    const struct token_axis a = c->along[v];
+    if (c->of_step[v]) continue;
+    if (op->kind == OP_scan_take) {
+      if (a.dim != NONE && (a.dim != 0 || a.inner != 1))
+        refuse(op, "goes over something else than the tokens in the scan's dimension");
+      if (a.dim != NONE) need_settled(c, op, a);
+    } else if (a.dim != NONE || c->counts[v]) {
+      refuse(op, carry_entered_by(c, v) == NONE
+                     ? "reads all tokens of the text in each step of a scan"
+                     : "begins a scan with what depends on the tokens");
+    }
+    if (carry_entered_by(c, v) != NONE && !is_floating(graph->value[v].type))
+      refuse(op, "carries whole numbers from step to step of a scan, which no cache keeps");
+    if (carry_entered_by(c, v) != NONE && graph->value[v].shape.ndim == MAX_DIMS)
+      refuse(op, "carries a tensor of too many dimensions from step to step");
+  }
+  for (int k = 0; k < op->nout; k++) c->of_step[op->out + k] = true;
+}
+
 static void find_tokens_of(struct cutting *c, int i)
 {
   const struct op *op = &graph->op[i];
-  bool any = false;
-  for (int k = 0; k < op->nin; k++) any |= c->along[op->in[k]].dim != NONE || c->counts[op->in[k]];
+  bool any = false, of_step = false;
+  for (int k = 0; k < op->nin; k++) {
+    any |= c->along[op->in[k]].dim != NONE || c->counts[op->in[k]];
+    of_step |= c->of_step[op->in[k]];
+  }
+  if (c->scan_of[i] != NONE) {
+    find_of_step(c, i);
+    return;
+  }
+  if (of_step && op->kind == OP_scan_stack) {
+    c->along[op->out] = (struct token_axis){0, 1, c->length, 0, c->length};
+    return;
+  }
+  if (of_step && op->kind == OP_scan_hold) return;
+  if (of_step)
+    refuse(op, "reads what a scan hands on behind the last token of the text: it needs later "
+               "tokens");
   if (i == c->text) {
     c->along[op->out] = (struct token_axis){1, 1, c->length, 0, c->length};
   } else if (!any) {
@@ -231,9 +271,26 @@ static void want_of_constant(struct cutting *c, const struct op *op)
     for (int i = 0; i < op->nin; i++) c->wanted[op->in[i]] |= 1u << ENTIRE;
 }
 
+/* All operations of a scan's steps that the logits depend on run in each call. */
+static void want_of_step(struct cutting *c, int i)
+{
+  const struct op *op = &graph->op[i];
+  for (int k = 0; k < op->nin && c->live[i]; k++) {
+    const int v = op->in[k];
+    if (c->of_step[v]) continue;
+    const bool slice = op->kind == OP_scan_take && c->along[v].dim == NONE;
+    c->wanted[v] |= 1u << (slice ? (int)AT_ALL : (int)ENTIRE); /* of tokens: OF_ALL */
+  }
+}
+
 static void want_inputs(struct cutting *c, int i)
 {
   const struct op *op = &graph->op[i];
+  if (c->scan_of[i] != NONE) {
+    want_of_step(c, i);
+    return;
+  }
+  if (op->nin && c->of_step[op->in[0]]) return; /* they are made anyway */
   unsigned wanted = 0;
   for (int k = 0; k < op->nout; k++) wanted |= c->wanted[op->out + k];
   if (!wanted) return;
@@ -291,16 +348,30 @@ static void find_live(struct cutting *c)
 {
   bool *is_read = alloc((size_t)c->known * sizeof *is_read);
   for (int v = 0; v < c->known; v++) is_read[v] = graph->value[v].is_output;
-  for (int i = c->n - 1; i >= 0; i--) {
-    const struct op *op = &graph->op[c->op[i]];
-    for (int k = 0; k < op->nout; k++) c->live[c->op[i]] |= is_read[op->out + k];
-    for (int k = 0; k < op->nin && c->live[c->op[i]]; k++) is_read[op->in[k]] = true;
+  /* What a scan carries lives if its steps read it: then the last step makes it, too. */
+  bool more = true;
+  for (int times = 0; more; times++) {
+    more = times == 0; /* what comes before a scan says whether it reads what is carried */
+    for (int i = c->n - 1; i >= 0; i--) {
+      const struct op *op = &graph->op[c->op[i]];
+      bool *live = &c->live[c->op[i]];
+      if (op->kind == OP_scan_hold && is_read[op->in[1]] && !*live) *live = more = true;
+      for (int k = 0; k < op->nout; k++) *live |= is_read[op->out + k];
+      for (int k = 0; k < op->nin && *live; k++) is_read[op->in[k]] = true;
+    }
   }
 }
 
 void find_tokens(struct cutting *c)
 {
   find_live(c);
-  for (int i = 0; i < c->n; i++)
+  int scan = NONE;
+  bool over_tokens = false;
+  for (int i = 0; i < c->n; i++) {
+    const int now = scan_around(graph->op[c->op[i]].module);
+    if (now != scan) over_tokens = now != NONE && is_scan_over_tokens(c, i);
+    scan = now;
+    if (over_tokens) c->scan_of[c->op[i]] = scan;
     if (c->live[c->op[i]]) find_tokens_of(c, c->op[i]);
+  }
 }

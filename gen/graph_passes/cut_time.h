@@ -43,7 +43,41 @@ struct cutting {
   } * caches;
   int *kept;       /* by value: the cache of its last tokens, or of its sum so far; or NONE */
   int64_t *window; /* by operation: how many tokens back it sees; 0: all */
+  int *scan_of;    /* by operation: the scan over tokens whose step it is of, or NONE */
+  int *place;      /* by operation of a step: which of the step's it is */
+  bool *of_step;   /* by value: an operation of a step over tokens made it */
+  int ncarry, carry_room;
+  struct carry *carry;
 };
+
+/* What a scan over the tokens carries from step to step. */
+struct carry {
+  int scan, hold;   /* the module; the operation scan_hold */
+  int first, place; /* the value with which the first step begins; which of a step's operations
+                       hands it on */
+  int cache;        /* of its state behind the last token, by slot; or NONE */
+};
+
+/* An entry while its operations are made. */
+struct entry {
+  enum phase phase;
+  const char *name;
+  int64_t tokens; /* of a call */
+  int own;        /* the tokens, [1, tokens] */
+  int slot, start;
+  int last; /* the index of the last token that counts; or NONE: each is the last one of its slot */
+  int position[2]; /* by form, OF_ALL and OF_LAST: the positions of these tokens */
+  int (*made)[FORMS];
+  int *settled; /* by value that has a lead: the value at the call's tokens */
+  int modules, *module; /* by module of the whole text: that of its operations in the entry */
+  bool *begun;          /* by module: a scan whose steps have begun */
+  /* Of scans. For each token whether it is none behind the last one, or NONE; that of a step. */
+  int counted, counted_now, counted_in;
+  struct list *state;     /* by carry: what each step of the entry hands on */
+  int *recalled;          /* by carry: with what the call begins, */
+  int *taken, *taken_in;  /* with what the step of a slot begins, and that step */
+};
+
 
 /* The letter of the tokens in the operation's rule, and the elements of it for each token. */
 struct token_letter {
@@ -71,6 +105,34 @@ bool has_no_tokens(const struct cutting *c, const struct op *op);
 bool is_reshaped(const struct op *op);
 bool is_token_margin(const struct cutting *c, const struct op *op);
 bool is_over_tokens(const struct cutting *c, const struct op *op);
+
+/* --------------------------------------------------------------------------------- cut_scans.c */
+
+/* Before the tokens are found: what scans carry. Whether it is one of a scan of the program. */
+void find_carries(struct cutting *c);
+int carry_entered_by(const struct cutting *c, int value);
+/* Whether the scan, whose steps begin with operation op[at], is over tokens. */
+bool is_scan_over_tokens(const struct cutting *c, int at);
+/* Its operations in an entry: what it begins with, an operation of a step, what holds a carry, the
+   outputs of all steps. */
+void make_entering(struct cutting *c, struct entry *e, int carry, const struct op *op);
+void make_of_step(struct cutting *c, struct entry *e, int i);
+void make_held(struct cutting *c, struct entry *e, int carry);
+void make_stack(struct cutting *c, struct entry *e, const struct op *op);
+
+/* ---------------------------------------------------------------------------------- cut_time.c */
+
+/* The operation in the entry, of the module and line of that of the whole text; a view. */
+struct op op_in_entry(const struct entry *e, const struct op *origin, struct op op);
+int view_in_entry(const struct entry *e, const struct op *origin, int value, struct shape shape);
+int cast_in_entry(const struct entry *e, const struct op *origin, int made, int like);
+int add_state_cache(const struct op *op, const char *name, struct shape shape, enum type type,
+                    const struct cutting *c);
+/* A value of the whole text in a form, and at the call's own tokens. */
+int value_in_form(const struct cutting *c, struct entry *e, const struct op *reader, int value,
+                  int form);
+int tokens_of_call(struct cutting *c, struct entry *e, const struct op *reader, int value,
+                   int form);
 
 /* ------------------------------------------------------------------------------ visible_keys.c */
 

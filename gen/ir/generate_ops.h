@@ -23,6 +23,13 @@ OP(recent,             "b!t!d,n!r!d,b!,b!->b!w!d", "", no_grad, "", "", "", .typ
    sums. */
 OP(running_sum,        "b!t!d,n!r!d,b!,b!->b!t!d", "", no_grad, "", "", "", .type = "f32",
    .cheap = COSTLY)
+/* What a scan carries, between calls: the cache has that of each slot. To begin with is the cache's,
+   or b where a text begins: token number `start` is 0. Written is b, what the scan hands on behind
+   the last token, when c, with which it began, is made. The result are the slots, as nothing. */
+OP(recall_state,    "n!...,...,b!,b!->b!...", "", no_grad, "", "", "", .type = "f32",
+   .cheap = COSTLY)
+OP(keep_state,      "n!...,b!...,b!...,b!->b!:max", "", no_grad, "", "", "", .type = "f32",
+   .cheap = COSTLY, .keeps = true)
 /* The tokens of a whole text, of the type of the first input, which has those of one call:
    cut_time.c. The inputs are those of the two entries of a program that generates: tokens, slot,
    start and last of the one, tokens, slot and start of the other. `bfloat16`: the type of its

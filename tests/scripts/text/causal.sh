@@ -48,16 +48,18 @@ refused() {
   grep -q "$plan:[0-9]*: error: generate: $2" "$WORK/$1.said" || { cat "$WORK/$1.said"; fail "$1: other words"; }
 }
 
+if [ -z "${MODELS:-}" ]; then # MODELS="mamba2 rwkv": these own models alone, in all ways
 beside "$WORK/1.log" archive exaone4 plain exaone4 -D prefill=7 -D slots=3
 beside "$WORK/2.log" archive lfm2_tp2 plain lfm2 -D prefill=8 -D slots=2 -D tp=2
 beside "$WORK/3.log" archive opt_cuda cuda opt -D prefill=16 -D slots=2
 in_ci beside "$WORK/4.log" archive gpt_neox_tp3 sanitized gpt_neox -D prefill=8 -D slots=6 -D tp=3
 in_ci beside "$WORK/5.log" archive lfm2_cuda cuda lfm2 -D prefill=8 -D slots=3
+fi
 n=10
-for model in mixed positions window convolution shift sum norm; do
-  for way in "plain -D prefill=5 -D slots=2" "sanitized -D prefill=1" "plain -D prefill=48 -D slots=2 -D tp=2" \
+for model in ${MODELS:-mixed positions window convolution shift sum norm lstm gru mamba2 rwkv delta prefix_max}; do
+  for way in "plain -D prefill=3 -D slots=2" "sanitized -D prefill=1" "plain -D prefill=48 -D slots=2 -D tp=2" \
     "cuda -D prefill=8 -D slots=3"; do
-    [ $model = mixed ] || [ $((n % 7)) -eq 0 ] || all_cases || { n=$((n + 1)); continue; }
+    [ $model = mixed ] || [ $((n % 7)) -eq 0 ] || all_cases || [ -n "${MODELS:-}" ] || { n=$((n + 1)); continue; }
     read -r kind definitions <<< "$way"
     # shellcheck disable=SC2086
     beside "$WORK/$n.log" own "${model}_$n" "$kind" $model $definitions
@@ -76,6 +78,7 @@ drawn() {
   rm -rf "$WORK/drawn_$1" "$WORK/drawn_$1.whole"
 }
 count=2
+[ -z "${MODELS:-}" ] || count=0
 ! ci_cases || count=6
 ! all_cases || count=600
 for ((number = 1; number <= count; number++)); do beside "$WORK/drawn_$number.log" drawn $number; done
@@ -85,5 +88,6 @@ refused mean "mean of layers.0 takes all tokens of the text together"
 refused ahead "scaled_dot_product_attention of layers.0 sees later tokens"
 refused chosen "softmax of layers.0 takes all tokens of the text together"
 refused reversed "flip of layers.0 needs other tokens"
+refused last_state "stack of layers.0.rnn reads what a scan hands on behind the last token of the text"
 refused late "conv1d of layers.0.conv needs later tokens"
 finish "archives and own models continue texts as they read them whole"
