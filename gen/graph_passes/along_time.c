@@ -9,6 +9,50 @@ static _Noreturn void refuse(const struct op *op, const char *why)
              m && *m->path ? " of " : "", m && *m->path ? printable(m->path) : "", why);
 }
 
+/* ---------------------------------------------------------------------------- what scans carry */
+
+void find_carries(struct cutting *c)
+{
+  c->scan_of = alloc((size_t)(graph->nop + 1) * sizeof *c->scan_of);
+  c->place = alloc((size_t)(graph->nop + 1) * sizeof *c->place);
+  c->of_step = alloc((size_t)(c->known + 1) * sizeof *c->of_step);
+  for (int i = 0; i < graph->nop; i++) c->scan_of[i] = NONE;
+  for (int at = 0, step = NONE, n = 0; at < c->n; at++) {
+    const struct op *op = &graph->op[c->op[at]];
+    const int scan = scan_around(op->module);
+    const int now = scan == NONE ? NONE : element_within(op->module, scan);
+    n = now == step ? n + 1 : 0;
+    step = now;
+    c->place[c->op[at]] = n;
+    if (op->kind != OP_scan_hold) continue;
+    const int last = graph->value[op->in[0]].op;
+    GROW(c->carry, c->ncarry, c->carry_room);
+    c->carry[c->ncarry++] = (struct carry){.scan = scan_around(graph->op[last].module),
+                                           .hold = c->op[at],
+                                           .first = op->in[1],
+                                           .place = c->place[last],
+                                           .cache = NONE};
+  }
+}
+
+static bool is_scan_over_tokens(const struct cutting *c, int at)
+{
+  const int scan = scan_around(graph->op[c->op[at]].module);
+  for (; at < c->n && scan_around(graph->op[c->op[at]].module) == scan; at++) {
+    const struct op *op = &graph->op[c->op[at]];
+    const struct token_axis a = op->nin ? c->along[op->in[0]] : (struct token_axis){.dim = NONE};
+    if (op->kind == OP_scan_take && a.dim == 0) return true;
+  }
+  return false;
+}
+
+int carry_entered_by(const struct cutting *c, int value)
+{
+  for (int k = 0; k < c->ncarry; k++)
+    if (c->carry[k].first == value) return k;
+  return NONE;
+}
+
 /* ------------------------------------------------------------- where the tokens of the text are */
 
 static int64_t rest_of_axis(const struct letters *l, const struct axis *axis)

@@ -1,61 +1,18 @@
-/* cut_scans.c: a part of the pass cut_time: scans over the tokens of a text, as loops of F.scan and
-   recurrent modules are. What a scan carries is kept between calls, for each slot: recall_state
-   begins with it, or with the scan's own beginning where a text begins, and keep_state writes it.
+/* cut_scans.c: a part of the pass cut_time: scans over the tokens, by F.scan and recurrent
+   modules. A call begins with each carry as the slot's cache has it (recall_state), and
+   writes the carry behind its last token (keep_state).
 
-     prefill  a scan over the call's tokens. What the steps behind the last token that counts hand on
-              is what they were given.
-     decode   a step for each slot, whose results are put together: the body of a scan may have any
-              operations, and only each sequence's own values.
-     of one token, or one slot: the operations of one step, without a scan. */
+     tokens of a sequence    a scan over them. Steps behind the last token that counts keep the
+   carry as it is a token of each slot    a scan over the slots: a step may have any operations one
+   token               the operations of one step, without a scan */
 #include "graph_passes/graph_passes.h"
 
 #include <string.h>
 
-/* ---------------------------------------------------------------------------- what scans carry */
+/* ------------------------------------------------------------------------------ what is of a step
+ */
 
-void find_carries(struct cutting *c)
-{
-  c->scan_of = alloc((size_t)(graph->nop + 1) * sizeof *c->scan_of);
-  c->place = alloc((size_t)(graph->nop + 1) * sizeof *c->place);
-  c->of_step = alloc((size_t)(c->known + 1) * sizeof *c->of_step);
-  for (int i = 0; i < graph->nop; i++) c->scan_of[i] = NONE;
-  for (int at = 0, step = NONE, n = 0; at < c->n; at++) {
-    const struct op *op = &graph->op[c->op[at]];
-    const int scan = scan_around(op->module);
-    const int now = scan == NONE ? NONE : element_within(op->module, scan);
-    n = now == step ? n + 1 : 0;
-    step = now;
-    c->place[c->op[at]] = n;
-    if (op->kind != OP_scan_hold) continue;
-    const int last = graph->value[op->in[0]].op;
-    GROW(c->carry, c->ncarry, c->carry_room);
-    c->carry[c->ncarry++] = (struct carry){.scan = scan_around(graph->op[last].module),
-                                           .hold = c->op[at],
-                                           .first = op->in[1],
-                                           .place = c->place[last],
-                                           .cache = NONE};
-  }
-}
-
-bool is_scan_over_tokens(const struct cutting *c, int at)
-{
-  const int scan = scan_around(graph->op[c->op[at]].module);
-  for (; at < c->n && scan_around(graph->op[c->op[at]].module) == scan; at++) {
-    const struct op *op = &graph->op[c->op[at]];
-    const struct token_axis a = op->nin ? c->along[op->in[0]] : (struct token_axis){.dim = NONE};
-    if (op->kind == OP_scan_take && a.dim == 0) return true;
-  }
-  return false;
-}
-
-int carry_entered_by(const struct cutting *c, int value)
-{
-  for (int k = 0; k < c->ncarry; k++)
-    if (c->carry[k].first == value) return k;
-  return NONE;
-}
-
-/* The carry that the operation of a step hands on, or NONE. */
+/* The carry that the operation of a step makes for the next one, or NONE. */
 static int carry_of_step(const struct cutting *c, int op)
 {
   for (int k = 0; k < c->ncarry; k++)
@@ -70,7 +27,7 @@ static int step_of(const struct cutting *c, int op)
 
 /* ---------------------------------------------------------------------------- steps in an entry */
 
-/* The loop of an entry has so many steps, of which the program has at most three. */
+/* How many steps the program has of the entry's scan: at most three. */
 static int steps_of_entry(const struct entry *e)
 {
   return e->tokens < 3 ? (int)e->tokens : 3;
@@ -98,8 +55,8 @@ static void copy_modules(struct entry *e, int scan)
   for (int below = scan + 1; below < e->modules; below++)
     if (scan_around(below) == scan &&
         place_in_list(element_within(below, scan)) < steps_of_entry(e))
-      e->module[below] = copy_module(below, graph->module[below].name,
-                                     e->module[graph->module[below].parent]);
+      e->module[below] =
+          copy_module(below, graph->module[below].name, e->module[graph->module[below].parent]);
 }
 
 static void begin_scan(const struct cutting *c, struct entry *e, int scan, int line)
@@ -154,8 +111,8 @@ void make_entering(struct cutting *c, struct entry *e, int carry, const struct o
   struct carry *k = &c->carry[carry];
   const struct shape state = graph->value[op->out].shape;
   if (k->cache == NONE)
-    k->cache = add_state_cache(op, "state", with_sequences(state, plan_options->generate.slots),
-                               F32, c);
+    k->cache =
+        add_state_cache(op, "state", with_sequences(state, plan_options->generate.slots), F32, c);
   const int initial = value_in_form(c, e, op, op->in[0], ENTIRE);
   const struct op recall = {
       .kind = OP_recall_state, .nin = 4, .in = {k->cache, initial, e->slot, e->start}};
@@ -183,8 +140,8 @@ static int append_of_step(const struct entry *e, const struct op *origin, struct
 static int slice_of_step(const struct entry *e, const struct op *origin, int value)
 {
   if (e->tokens > 1)
-    return append_of_step(
-        e, origin, (struct op){.kind = OP_scan_take, .nin = 1, .in = {value}, .dims = 1});
+    return append_of_step(e, origin,
+                          (struct op){.kind = OP_scan_take, .nin = 1, .in = {value}, .dims = 1});
   struct shape shape = graph->value[value].shape;
   shape.ndim--;
   for (int d = 0; d < shape.ndim; d++) shape.size[d] = shape.size[d + 1];
@@ -192,8 +149,8 @@ static int slice_of_step(const struct entry *e, const struct op *origin, int val
 }
 
 /* The carry with which the step begins. */
-static int carry_before(const struct cutting *c, struct entry *e, const struct op *origin, int carry,
-                        int step)
+static int carry_before(const struct cutting *c, struct entry *e, const struct op *origin,
+                        int carry, int step)
 {
   const int first = e->made[c->carry[carry].first][ENTIRE];
   if (!goes_over_slots(e)) return step ? e->state[carry].at[step - 1] : first;
@@ -217,7 +174,7 @@ static int value_in_step(const struct cutting *c, struct entry *e, int i, int va
   return value_in_form(c, e, op, value, ENTIRE);
 }
 
-/* Hands the carry on: to the next step of this sequence, or to its cache. */
+/* The carry goes to the next step of this sequence, or to its cache. */
 static void hand_on(struct cutting *c, struct entry *e, int i, int carry)
 {
   const struct op op = graph->op[i];
@@ -245,7 +202,7 @@ void make_of_step(struct cutting *c, struct entry *e, int i)
 {
   const struct op op = graph->op[i]; /* a copy: operations are added */
   const int step = step_of(c, i);
-  if (step == 0 && e->begun[c->scan_of[i]] == false) {
+  if (step == 0 && !e->begun[c->scan_of[i]]) {
     e->begun[c->scan_of[i]] = true;
     make_before_steps(c, e, i);
   }
@@ -291,8 +248,7 @@ void make_held(struct cutting *c, struct entry *e, int carry)
     y = append_op_shaped(op_in_entry(e, &op, stack), with_sequences(state, sequences));
   } else {
     if (e->tokens > 1) {
-      const struct op hold = {
-          .kind = OP_scan_hold, .nin = 2, .in = {y, e->made[k->first][ENTIRE]}};
+      const struct op hold = {.kind = OP_scan_hold, .nin = 2, .in = {y, e->made[k->first][ENTIRE]}};
       append_update(op_in_entry(e, &op, hold));
     }
     y = view_in_entry(e, &op, y, with_sequences(state, sequences));

@@ -24,185 +24,8 @@
 #include "graph_passes/graph_passes.h"
 
 #include <inttypes.h>
-#include <string.h>
 
-/* ----------------------------------------------------------------------------------- an entry */
-
-struct op op_in_entry(const struct entry *e, const struct op *origin, struct op op)
-{
-  op.module = origin->module == NONE ? NONE : e->module[origin->module];
-  op.line = origin->line;
-  op.part_of = origin->part_of;
-  op.phase = e->phase;
-  return op;
-}
-
-int view_in_entry(const struct entry *e, const struct op *origin, int value,
-                       struct shape shape)
-{
-  if (same_shape(graph->value[value].shape, shape)) return value;
-  const char *rule = view_equation(graph->value[value].shape, shape, origin->line);
-  return append_op_shaped(
-      op_in_entry(e, origin, (struct op){.kind = OP_view, .nin = 1, .in = {value}, .equation = rule}),
-      shape);
-}
-
-static int append_selected(const struct entry *e, const struct op *origin, int value, int dim,
-                           int index)
-{
-  return append_op(op_in_entry(
-      e, origin,
-      (struct op){.kind = OP_index_select, .nin = 2, .in = {value, index}, .dims = 1u << dim}));
-}
-
-/* The value in a form; it is made before. */
-int value_in_form(const struct cutting *c, struct entry *e, const struct op *reader, int value,
-                   int form)
-{
-  if (value >= c->known) return value;
-  const struct value *v = &graph->value[value];
-  if (e->last == NONE && form == OF_LAST && c->along[value].dim != NONE) form = OF_ALL;
-  if (e->last == NONE && form >= AT_LAST) form += AT_ALL - AT_LAST;
-  int *made = &e->made[value][form];
-  if (*made != NONE) return *made;
-  if (c->along[value].dim != NONE && form == OF_LAST && e->made[value][OF_ALL] != NONE)
-    return *made = append_selected(e, reader, e->made[value][OF_ALL], c->along[value].dim, e->last);
-  if (c->along[value].dim == NONE && form == ENTIRE && v->op == NONE) return *made = value;
-  if (c->along[value].dim == NONE && form >= AT_ALL) {
-    const bool last = form >= AT_LAST;
-    const int whole = value_in_form(c, e, reader, value, ENTIRE);
-    return *made = append_selected(e, reader, whole, form - (last ? AT_LAST : AT_ALL),
-                                   e->position[last]);
-  }
-  bug("cut_time", "%s is read before it is made", printable(value_name(value)));
-}
-
-/* The value with its dimensions in another order; a view, if only those of one element move. */
-static int append_permuted(const struct entry *e, const struct op *origin, int value,
-                           const char *rule)
-{
-  const struct shape from = graph->value[value].shape;
-  struct shape to = {.ndim = from.ndim};
-  const char *order = strstr(rule, "->") + 2;
-  bool moves = false;
-  for (int d = 0, last = NONE; d < from.ndim; d++) {
-    const int at = order[d] - 'a';
-    to.size[d] = from.size[at];
-    if (to.size[d] == 1) continue;
-    moves |= at < last;
-    last = at;
-  }
-  if (!moves) return view_in_entry(e, origin, value, to);
-  return append_op(
-      op_in_entry(e, origin, (struct op){.kind = OP_permute, .nin = 1, .in = {value}, .equation = rule}));
-}
-
-/* A rule that moves one dimension: "abcd->dabc" for the last one to the front. */
-static const char *moving(int ndim, int from, int to)
-{
-  struct buffer b = {0};
-  for (int d = 0; d < ndim; d++) put(&b, "%c", 'a' + d);
-  put(&b, "->");
-  for (int d = 0, at = 0; d < ndim; d++) {
-    if (at == from) at++;
-    put(&b, "%c", 'a' + (d == to ? from : at++));
-  }
-  return b.text;
-}
-
-/* The value as rows of tokens: [sequences, their tokens, all else]. */
-static int rows_of(const struct entry *e, const struct op *origin, int value, int dim)
-{
-  struct shape shape = graph->value[value].shape;
-  if (dim) value = append_permuted(e, origin, value, moving(shape.ndim, dim, 0));
-  const bool slots = e->last == NONE;
-  const struct shape rows = {
-      .ndim = 3,
-      .size = {slots ? e->tokens : 1, slots ? 1 : e->tokens, elements(shape) / e->tokens}};
-  return view_in_entry(e, origin, value, rows);
-}
-
-/* And back: so many tokens of each sequence, as in the shape, which has the call's tokens. */
-static int from_rows(const struct entry *e, const struct op *origin, int rows, struct shape shape,
-                     int dim)
-{
-  struct shape first = {.ndim = shape.ndim, .size = {e->tokens}};
-  for (int d = 0, at = 1; d < shape.ndim; d++)
-    if (d != dim) first.size[at++] = shape.size[d];
-  const int value = view_in_entry(e, origin, rows, first);
-  return dim ? append_permuted(e, origin, value, moving(shape.ndim, 0, dim)) : value;
-}
-
-int add_state_cache(const struct op *op, const char *name, struct shape shape, enum type type,
-                     const struct cutting *c)
-{
-  const char *path = op->module == NONE ? "" : graph->module[op->module].path;
-  const char *full = text("%s%s%s", path, *path ? "." : "", name);
-  for (int i = 2, again = 1; again; i++) { /* a module may have several */
-    again = 0;
-    for (int v = c->known; v < graph->nvalue && !again; v++)
-      again = graph->value[v].role == CACHE && !strcmp(graph->value[v].name, full);
-    if (again) full = text("%s%s%s_%d", path, *path ? "." : "", name, i);
-  }
-  return add_value(CACHE, full, type, shape, op->module == NONE ? 0 : op->module, op->line);
-}
-
-/* The cache of a value's last tokens, or of its sum so far, for both entries. A call of the first
-   one may write as many tokens as it has, and the last ones may be padding: those that the
-   next call reads are still there. */
-static int cache_of(struct cutting *c, const struct op *origin, int value, const char *name,
-                    int64_t back, int64_t width)
-{
-  int *kept = &c->kept[value];
-  const struct shape shape = {
-      .ndim = 3,
-      .size = {plan_options->generate.slots, back + plan_options->generate.prefill, width}};
-  if (*kept == NONE) *kept = add_state_cache(origin, name, shape, F32, c);
-  return *kept;
-}
-
-/* The rows of the value's tokens in this call, after those of the `back` tokens before. */
-static int append_recent(struct cutting *c, const struct entry *e, const struct op *origin,
-                         int value, int made, int64_t back)
-{
-  const int x = rows_of(e, origin, made, c->along[value].dim);
-  struct shape shape = graph->value[x].shape;
-  const int cache = cache_of(c, origin, value, "recent", back, shape.size[2]);
-  shape.size[1] += back;
-  struct op op = {.kind = OP_recent, .nin = 4, .in = {x, cache, e->slot, e->start}};
-  return append_op_shaped(op_in_entry(e, origin, op), shape);
-}
-
-int cast_in_entry(const struct entry *e, const struct op *origin, int made, int like)
-{
-  const enum type type = graph->value[like].type;
-  if (graph->value[made].type == type) return made;
-  const struct op op = {.kind = OP_cast, .nin = 1, .in = {made}, .type = type};
-  return append_op(op_in_entry(e, origin, op));
-}
-
-/* The value that a reader takes, at the call's own tokens: of a value with a lead, the element that
-   so many tokens before have. */
-int tokens_of_call(struct cutting *c, struct entry *e, const struct op *reader, int value,
-                      int form)
-{
-  const struct token_axis a = c->along[value];
-  if (value >= c->known || !a.lead || is_reshaped(reader))
-    return value_in_form(c, e, reader, value, form);
-  int *settled = &e->settled[value];
-  if (*settled == NONE) {
-    const int made = value_in_form(c, e, reader, value, OF_ALL);
-    const int rows = append_recent(c, e, reader, value, made, a.lead);
-    struct shape shape = graph->value[rows].shape;
-    shape.size[1] -= a.lead;
-    const struct op first = {.kind = OP_narrow, .nin = 1, .in = {rows}, .dims = 2};
-    const int y = append_op_shaped(op_in_entry(e, reader, first), shape);
-    *settled =
-        cast_in_entry(e, reader, from_rows(e, reader, y, graph->value[made].shape, a.dim), value);
-  }
-  if (form != OF_LAST || e->last == NONE) return *settled;
-  return append_selected(e, reader, *settled, a.dim, e->last);
-}
+/* ------------------------------------------------------------------- operations of an entry */
 
 /* The operation over its own tokens, of this form, and its inputs in theirs. dim[k] is the
    dimension of output k that has the tokens, inner[k] elements for each. */
@@ -283,7 +106,7 @@ static void make_attention(struct cutting *c, struct entry *e, int i)
   struct shape s[3];
   for (int k = 0; k < 3; k++) {
     in[k] = tokens_of_call(c, e, op, op->in[k], OF_ALL);
-    if (by_slot) in[k] = append_permuted(e, op, in[k], "abcd->cbad");
+    if (by_slot) in[k] = permuted_in_entry(e, op, in[k], "abcd->cbad");
     s[k] = graph->value[in[k]].shape;
   }
   struct caches *kept = &c->caches[i];
@@ -304,17 +127,17 @@ static void make_attention(struct cutting *c, struct entry *e, int i)
   grouped.size[4] = s[2].size[3];
   struct op cached =
       op_in_entry(e, op,
-            (struct op){.kind = OP_cached_attention,
-                        .nin = 7,
-                        .in = {queries, in[1], in[2], kept->k, kept->v, e->slot, e->start},
-                        .scalar = op->scalar});
+                  (struct op){.kind = OP_cached_attention,
+                              .nin = 7,
+                              .in = {queries, in[1], in[2], kept->k, kept->v, e->slot, e->start},
+                              .scalar = op->scalar});
   set_number(&cached, "window", c->window[i]);
   int y = append_op_shaped(cached, grouped);
   y = cast_in_entry(e, op, y, op->out);
   const struct shape together = {.ndim = 4,
                                  .size = {s[0].size[0], s[0].size[1], s[0].size[2], s[2].size[3]}};
   y = view_in_entry(e, op, y, together);
-  if (by_slot) y = append_permuted(e, op, y, "abcd->cbad");
+  if (by_slot) y = permuted_in_entry(e, op, y, "abcd->cbad");
   graph->value[y].name = graph->value[op->out].name;
   e->made[op->out][OF_ALL] = y;
 }
@@ -325,11 +148,11 @@ static void make_convolution(struct cutting *c, struct entry *e, const struct op
   const struct shape weight = graph->value[op->in[1]].shape;
   const int64_t back = (weight.size[3] - 1) * number_of(op, "dilation_x");
   const int made = value_in_form(c, e, op, op->in[0], OF_ALL);
-  int x = append_recent(c, e, op, op->in[0], made, back);
+  int x = recent_in_entry(c, e, op, op->in[0], made, back);
   const struct shape rows = graph->value[x].shape;
-  x = append_permuted(e, op, x, "abc->acb");
-  x = view_in_entry(e, op, x,
-                  (struct shape){.ndim = 4, .size = {rows.size[0], rows.size[2], 1, rows.size[1]}});
+  x = permuted_in_entry(e, op, x, "abc->acb");
+  x = view_in_entry(
+      e, op, x, (struct shape){.ndim = 4, .size = {rows.size[0], rows.size[2], 1, rows.size[1]}});
   struct op own = *op;
   own.phase = e->phase;
   own.in[0] = cast_in_entry(e, op, x, op->in[0]);
@@ -338,7 +161,7 @@ static void make_convolution(struct cutting *c, struct entry *e, const struct op
   const struct shape shape = {.ndim = 4,
                               .size = {rows.size[0], weight.size[0], 1, rows.size[1] - back}};
   int y = append_op_shaped(own, shape);
-  if (rows.size[0] > 1) y = append_permuted(e, op, y, "abcd->dbca");
+  if (rows.size[0] > 1) y = permuted_in_entry(e, op, y, "abcd->dbca");
   graph->value[y].name = graph->value[op->out].name;
   e->made[op->out][OF_ALL] = y;
 }
@@ -346,13 +169,13 @@ static void make_convolution(struct cutting *c, struct entry *e, const struct op
 static void make_sum(struct cutting *c, struct entry *e, const struct op *op)
 {
   const int dim = c->along[op->in[0]].dim;
-  const int made = tokens_of_call(c, e, op, op->in[0], OF_ALL), x = rows_of(e, op, made, dim);
+  const int made = tokens_of_call(c, e, op, op->in[0], OF_ALL), x = rows_in_entry(e, op, made, dim);
   const struct shape shape = graph->value[x].shape;
-  const int cache = cache_of(c, op, op->out, "sum", 1, shape.size[2]);
+  const int cache = cache_of_value(c, op, op->out, "sum", 1, shape.size[2]);
   const struct op sum = {.kind = OP_running_sum, .nin = 4, .in = {x, cache, e->slot, e->start}};
   const int y = append_op_shaped(op_in_entry(e, op, sum), shape);
   e->made[op->out][OF_ALL] =
-      cast_in_entry(e, op, from_rows(e, op, y, graph->value[made].shape, dim), op->out);
+      cast_in_entry(e, op, from_rows_in_entry(e, op, y, graph->value[made].shape, dim), op->out);
 }
 
 static void make_of_tokens(struct cutting *c, struct entry *e, int i)
@@ -386,9 +209,9 @@ static void make_of_tokens(struct cutting *c, struct entry *e, int i)
     const bool of_tokens = c->along[op->in[k]].dim != NONE;
     own.in[k] = of_tokens ? tokens_of_call(c, e, op, op->in[k], form)
                           : value_in_form(c, e, op, op->in[k],
-                                    d == NONE        ? (int)ENTIRE
-                                    : form == OF_ALL ? AT_ALL + d
-                                                     : AT_LAST + d);
+                                          d == NONE        ? (int)ENTIRE
+                                          : form == OF_ALL ? AT_ALL + d
+                                                           : AT_LAST + d);
   }
   for (int k = 0; k < op->nout; k++) {
     dim[k] = c->along[op->out + k].dim;
@@ -409,7 +232,8 @@ static void add_output(const struct cutting *c, struct entry *e, int value)
     y = view_in_entry(e, op, y, shape);
   }
   if (graph->value[y].type != F32)
-    y = append_op(op_in_entry(e, op, (struct op){.kind = OP_cast, .nin = 1, .in = {y}, .type = F32}));
+    y = append_op(
+        op_in_entry(e, op, (struct op){.kind = OP_cast, .nin = 1, .in = {y}, .type = F32}));
   /* Each rank looks for the best words of its part of the vocabulary. */
   struct op cut = {.kind = OP_redistribute,
                    .nin = 1,
@@ -447,13 +271,12 @@ static void add_calls(const struct cutting *c, const struct entry *e, const int 
     call.parent = call.parent == NONE ? NONE : number[call.parent];
     call.within = call.within == NONE ? NONE : e->module[call.within];
     bool complete = true;
+    int made = 0; /* what only a training reads is not, as the last state of a recurrence */
     for (int k = 0; k < call.nin; k++)
       complete &= (call.in[k] = first_made(c, e, call.in[k])) != NONE;
-    for (int k = 0; k < call.nout; k++)
-      complete &= (call.out[k] = first_made(c, e, call.out[k])) != NONE;
-    if (!complete) {
-      call.nin = call.nout = 0;
-    }
+    while (made < call.nout && (call.out[made] = first_made(c, e, call.out[made])) != NONE) made++;
+    if (!complete || !made) call.nin = made = 0;
+    call.nout = made;
     number[i] = graph->ncall;
     GROW(graph->call, graph->ncall, graph->call_room);
     graph->call[graph->ncall++] = call;
@@ -541,13 +364,13 @@ static void begin_prefill(const struct cutting *c, struct entry *e)
                       .last = text_op.in[3]};
   e->tokens = graph->value[e->own].shape.size[1];
   begin_modules(e);
-  const int index =
-      append_op_shaped(op_in_entry(e, &text_op, (struct op){.kind = OP_index, .dims = 1, .type = I32}),
-                       (struct shape){.ndim = 1, .size = {e->tokens}});
-  const int place =
-      append_op(op_in_entry(e, &text_op, (struct op){.kind = OP_add, .nin = 2, .in = {e->start, index}}));
+  const int index = append_op_shaped(
+      op_in_entry(e, &text_op, (struct op){.kind = OP_index, .dims = 1, .type = I32}),
+      (struct shape){.ndim = 1, .size = {e->tokens}});
+  const int place = append_op(
+      op_in_entry(e, &text_op, (struct op){.kind = OP_add, .nin = 2, .in = {e->start, index}}));
   e->position[OF_ALL] = positions_from(c, e, place);
-  e->position[OF_LAST] = append_selected(e, &text_op, e->position[OF_ALL], 0, e->last);
+  e->position[OF_LAST] = selected_in_entry(e, &text_op, e->position[OF_ALL], 0, e->last);
 }
 
 static void begin_decode(const struct cutting *c, struct entry *e)

@@ -68,16 +68,15 @@ struct entry {
   int last; /* the index of the last token that counts; or NONE: each is the last one of its slot */
   int position[2]; /* by form, OF_ALL and OF_LAST: the positions of these tokens */
   int (*made)[FORMS];
-  int *settled; /* by value that has a lead: the value at the call's tokens */
+  int *settled;         /* by value that has a lead: the value at the call's tokens */
   int modules, *module; /* by module of the whole text: that of its operations in the entry */
   bool *begun;          /* by module: a scan whose steps have begun */
   /* Of scans. For each token whether it is none behind the last one, or NONE; that of a step. */
   int counted, counted_now, counted_in;
-  struct list *state;     /* by carry: what each step of the entry hands on */
-  int *recalled;          /* by carry: with what the call begins, */
-  int *taken, *taken_in;  /* with what the step of a slot begins, and that step */
+  struct list *state;    /* by carry: what each step of the entry hands on */
+  int *recalled;         /* by carry: with what the call begins, */
+  int *taken, *taken_in; /* with what the step of a slot begins, and that step */
 };
-
 
 /* The letter of the tokens in the operation's rule, and the elements of it for each token. */
 struct token_letter {
@@ -90,6 +89,9 @@ struct token_letter {
 /* Where the tokens are in each value that the logits depend on. An operation that needs later
    tokens, or whose state a call cannot keep, is the plan's error. */
 void find_tokens(struct cutting *c);
+/* Before that: what scans carry. The carry that begins with the value, or NONE. */
+void find_carries(struct cutting *c);
+int carry_entered_by(const struct cutting *c, int value);
 /* The forms in which the logits of the last token need each value. */
 void find_wanted(struct cutting *c);
 struct token_letter letter_of_tokens(const struct cutting *c, const struct op *op,
@@ -108,31 +110,43 @@ bool is_over_tokens(const struct cutting *c, const struct op *op);
 
 /* --------------------------------------------------------------------------------- cut_scans.c */
 
-/* Before the tokens are found: what scans carry. Whether it is one of a scan of the program. */
-void find_carries(struct cutting *c);
-int carry_entered_by(const struct cutting *c, int value);
-/* Whether the scan, whose steps begin with operation op[at], is over tokens. */
-bool is_scan_over_tokens(const struct cutting *c, int at);
-/* Its operations in an entry: what it begins with, an operation of a step, what holds a carry, the
-   outputs of all steps. */
+/* Operations of a scan over tokens in an entry: what it begins with, an operation of a step, what
+   holds a carry, the outputs of all steps. */
 void make_entering(struct cutting *c, struct entry *e, int carry, const struct op *op);
 void make_of_step(struct cutting *c, struct entry *e, int i);
 void make_held(struct cutting *c, struct entry *e, int carry);
 void make_stack(struct cutting *c, struct entry *e, const struct op *op);
 
-/* ---------------------------------------------------------------------------------- cut_time.c */
+/* -------------------------------------------------------------------------------- time_entry.c */
 
-/* The operation in the entry, of the module and line of that of the whole text; a view. */
+/* The operation in the entry, of the module and line of that of the whole text. */
 struct op op_in_entry(const struct entry *e, const struct op *origin, struct op op);
+/* Values in the entry, for an operation of the whole text: in another shape; the elements of a
+   dimension at an index; with the dimensions in another order; of the type of `like`. */
 int view_in_entry(const struct entry *e, const struct op *origin, int value, struct shape shape);
+int selected_in_entry(const struct entry *e, const struct op *origin, int value, int dim,
+                      int index);
+int permuted_in_entry(const struct entry *e, const struct op *origin, int value, const char *rule);
 int cast_in_entry(const struct entry *e, const struct op *origin, int made, int like);
-int add_state_cache(const struct op *op, const char *name, struct shape shape, enum type type,
-                    const struct cutting *c);
-/* A value of the whole text in a form, and at the call's own tokens. */
+/* A value as rows of tokens, [sequences, their tokens, all else], and back: so many tokens of each
+   sequence, as in the shape, which has the call's tokens. */
+int rows_in_entry(const struct entry *e, const struct op *origin, int value, int dim);
+int from_rows_in_entry(const struct entry *e, const struct op *origin, int rows, struct shape shape,
+                       int dim);
+/* A value of the whole text in a form; it is made before. The value that a reader takes, at the
+   call's own tokens: of one with a lead, the element that so many tokens before have. */
 int value_in_form(const struct cutting *c, struct entry *e, const struct op *reader, int value,
                   int form);
 int tokens_of_call(struct cutting *c, struct entry *e, const struct op *reader, int value,
                    int form);
+/* A cache of the operation's module; that of a value's last tokens, or of its sum so far, for both
+   entries; the rows of a value's tokens in this call, after those of the `back` tokens before. */
+int add_state_cache(const struct op *op, const char *name, struct shape shape, enum type type,
+                    const struct cutting *c);
+int cache_of_value(struct cutting *c, const struct op *origin, int value, const char *name,
+                   int64_t back, int64_t width);
+int recent_in_entry(struct cutting *c, const struct entry *e, const struct op *origin, int value,
+                    int made, int64_t back);
 
 /* ------------------------------------------------------------------------------ visible_keys.c */
 

@@ -420,8 +420,7 @@ void propagate_from(int first)
       }
       is_new |= set_layout;
     }
-    for (int i = 0; i < keeps.n; i++)
-      is_new |= place_kept_state(&graph->op[keeps.at[i]], b.nop);
+    for (int i = 0; i < keeps.n; i++) is_new |= place_kept_state(&graph->op[keeps.at[i]], b.nop);
     if (!is_new) return;
     /* Restores them, with the layouts that set_layout has set. */
     for (int at = first; at < norder; at++) {

@@ -23,9 +23,10 @@ OP(recent,             "b!t!d,n!r!d,b!,b!->b!w!d", "", no_grad, "", "", "", .typ
    sums. */
 OP(running_sum,        "b!t!d,n!r!d,b!,b!->b!t!d", "", no_grad, "", "", "", .type = "f32",
    .cheap = COSTLY)
-/* What a scan carries, between calls: the cache has that of each slot. To begin with is the cache's,
-   or b where a text begins: token number `start` is 0. Written is b, what the scan hands on behind
-   the last token, when c, with which it began, is made. The result are the slots, as nothing. */
+/* A carry of a scan, between calls: the cache has that of each slot. The call begins with it, or
+   with b where a text begins: token number `start` is 0. keep_state writes b, the carry behind the
+   last token; c, the carry with which the call began, is made by then. Its result are the slots:
+   nothing needs it. */
 OP(recall_state,    "n!...,...,b!,b!->b!...", "", no_grad, "", "", "", .type = "f32",
    .cheap = COSTLY)
 OP(keep_state,      "n!...,b!...,b!...,b!->b!:max", "", no_grad, "", "", "", .type = "f32",

@@ -1,5 +1,5 @@
-// Writes what a scan hands on behind the last token to the cache of each sequence's slot. The result
-// is nothing but the slots; what the scan began with is read before.
+// Writes what a scan hands on behind the last token to the cache of each sequence's slot. The
+// result is nothing but the slots; what the scan began with is read before.
 void $name$(float *restrict out, $type_cache$ *restrict cache, const $type_state$ *restrict state,
             const $type_before$ *restrict before, const int *restrict slot)
 {

@@ -227,7 +227,9 @@ local Model = nn.module("Model", function(self)
 end)
 
 local model = Model()
-if args.tp > 1 then parallelize(model, mesh.tp, auto()) end
+if args.tp > 1 then -- a GRU's hidden units by hand: auto() cuts its gates where nothing may be cut
+  parallelize(model, mesh.tp, args.kind == "gru" and {["layers.0.rnn"] = Colwise(), output = Colwise()} or auto())
+end
 if args.whole then
   return infer{model = model, batch = {tokens = randint(vocab){2, T}},
     outputs = function(m, b) return {logits = m(b.tokens)} end}

@@ -16,14 +16,23 @@ run() {
     { tail -n 20 "$2.messages"; fail "$1 ended with status $?"; return 1; }
 }
 
-# archive NAME KIND FAMILY DEFINITIONS...
-archive() {
-  local name=$1 kind=$2 family=$3
-  make "$name" "$kind" plans/generate.lua -D model="$of/$family.pt2" -D context=64 "${@:4}" || return
+# of_transformers NAME FAMILY: the program's greedy tokens are those of transformers.
+of_transformers() {
+  local name=$1 family=$2
   "$TOOLS/compare_answers" prompts "$of/$family.json" > "$WORK/$name.jsonl"
-  run "$name" "$WORK/$name.out" --prompts "$WORK/$name.jsonl" --tokens 20 || return
+  run "$name" "$WORK/$name.out" --prompts "$WORK/$name.jsonl" --tokens 20 "${@:3}" || return
   echo "$name:"
   "$TOOLS/compare_answers" greedy "$of/$family.json" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
+}
+
+# archive NAME KIND FAMILY DEFINITIONS...
+archive() {
+  make "$1" "$2" plans/generate.lua -D model="$of/$3.pt2" -D context=64 "${@:4}" && of_transformers "$1" "$3"
+}
+
+# recurrent NAME KIND FAMILY DEFINITIONS...: the model in the plan language, with weights of transformers.
+recurrent() {
+  make "$1" "$2" tests/plans/causal/recurrent.lua -D model="$3" "${@:4}" && of_transformers "$1" "$3" --weights "$of/$3.safetensors"
 }
 
 printf '{"ids": %s}\n' '[7]' '[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8]' > "$WORK/prompts.jsonl"
@@ -52,6 +61,10 @@ if [ -z "${MODELS:-}" ]; then # MODELS="mamba2 rwkv": these own models alone, in
 beside "$WORK/1.log" archive exaone4 plain exaone4 -D prefill=7 -D slots=3
 beside "$WORK/2.log" archive lfm2_tp2 plain lfm2 -D prefill=8 -D slots=2 -D tp=2
 beside "$WORK/3.log" archive opt_cuda cuda opt -D prefill=16 -D slots=2
+beside "$WORK/6.log" recurrent mamba2_tp2 plain mamba2 -D prefill=7 -D slots=3 -D tp=2
+beside "$WORK/7.log" recurrent qwen3_next plain qwen3_next -D prefill=8 -D slots=2
+in_ci beside "$WORK/8.log" recurrent rwkv sanitized rwkv -D prefill=5
+in_ci beside "$WORK/9.log" recurrent mamba2_cuda cuda mamba2 -D prefill=8 -D slots=3
 in_ci beside "$WORK/4.log" archive gpt_neox_tp3 sanitized gpt_neox -D prefill=8 -D slots=6 -D tp=3
 in_ci beside "$WORK/5.log" archive lfm2_cuda cuda lfm2 -D prefill=8 -D slots=3
 fi
