@@ -74,13 +74,48 @@ static void need_settled(const struct cutting *c, const struct op *op, struct to
     refuse(op, "needs later tokens");
 }
 
+static int only_letter(const struct op *op, const struct axis *axis)
+{
+  if (axis->n != 1) refuse(op, "divides the keys of pairs of tokens");
+  return axis->letter[0];
+}
+
+/* Where an operation combines tokens with tokens, each with every other one: of the letters of both
+   the later one in what it makes. Else NONE. */
+static int letter_of_keys(const struct cutting *c, const struct op *op, const struct letters *l)
+{
+  int both[2] = {NONE, NONE}, n = 0;
+  for (int i = 0; i < op->nin; i++) {
+    const struct token_axis a = c->along[op->in[i]];
+    if (a.dim == NONE || l->in[i][a.dim].n != 1 || a.inner != 1) continue;
+    const int letter = l->in[i][a.dim].letter[0];
+    if (n && both[0] == letter) continue;
+    if (n == 2 && both[1] != letter) return NONE;
+    if (n < 2) both[n++] = letter;
+  }
+  int met = 0, key = NONE;
+  for (int d = 0; d < l->ndim_out[0] && n == 2; d++)
+    for (int k = 0; k < l->out[0][d].n; k++)
+      if (l->out[0][d].letter[k] == both[0] || l->out[0][d].letter[k] == both[1])
+        met++, key = l->out[0][d].letter[k];
+  return met == 2 ? key : NONE;
+}
+
 struct token_letter letter_of_tokens(const struct cutting *c, const struct op *op,
                                      const struct letters *l)
 {
-  struct token_letter t = {NONE, 1};
+  struct token_letter t = {NONE, 1, NONE};
+  for (int i = 0; i < op->nin; i++)
+    if (c->keys[op->in[i]] != NONE) t.key = only_letter(op, &l->in[i][c->keys[op->in[i]]]);
+  if (t.key == NONE) t.key = letter_of_keys(c, op, l);
   for (int i = 0; i < op->nin; i++) {
     const struct token_axis a = c->along[op->in[i]];
     if (a.dim == NONE) continue;
+    if (takes_all_keys(c, l, t, i, op->in[i])) {
+      if (a.inner != 1) refuse(op, "combines pairs of tokens with tokens of several elements");
+      need_settled(c, op, a);
+      continue;
+    }
     const struct axis *axis = &l->in[i][a.dim];
     if (!axis->n) refuse(op, "is over something else than the tokens, in their dimension");
     const int letter = axis->letter[0];
@@ -90,9 +125,9 @@ struct token_letter letter_of_tokens(const struct cutting *c, const struct op *o
     if (l->size[letter] % tokens || inner * rest_of_axis(l, axis) != a.inner)
       refuse(op, "divides the text in another way than into its tokens");
     if (t.letter != NONE && (t.letter != letter || t.inner != inner))
-      refuse(op, "combines each token with every other one, later ones too: attention is "
-                 "F.scaled_dot_product_attention");
-    t = (struct token_letter){letter, inner};
+      refuse(op, "combines each token with every other one, later ones too");
+    t.letter = letter;
+    t.inner = inner;
   }
   return t;
 }
@@ -217,11 +252,15 @@ static void find_of_step(struct cutting *c, int i)
 static void find_tokens_of(struct cutting *c, int i)
 {
   const struct op *op = &graph->op[i];
-  bool any = false, of_step = false;
+  bool any = false, of_step = false, of_pairs = false;
   for (int k = 0; k < op->nin; k++) {
+    of_pairs |= c->keys[op->in[k]] != NONE;
     any |= c->along[op->in[k]].dim != NONE || c->counts[op->in[k]];
     of_step |= c->of_step[op->in[k]];
   }
+  if (of_pairs && (c->scan_of[i] != NONE || op->kind == OP_attention || is_token_margin(c, op) ||
+                   is_over_tokens(c, op)))
+    refuse(op, "takes values of pairs of tokens, which it cannot");
   if (c->scan_of[i] != NONE) {
     find_of_step(c, i);
     return;
@@ -255,6 +294,11 @@ static void find_tokens_of(struct cutting *c, int i)
     const struct token_letter t = letter_of_tokens(c, op, &l);
     if (l.whole[t.letter] || l.gets_start[t.letter])
       refuse(op, "needs other tokens of the text than each one's own");
+    if (t.key != NONE) {
+      if (t.letter == NONE || t.inner != 1) refuse(op, "divides pairs of tokens in another way");
+      const char *why = find_pairs(c, op, &l, t);
+      if (why) refuse(op, why);
+    }
     if (op->kind == OP_count_places)
       c->counts[op->out] = true;
     else
@@ -358,6 +402,10 @@ static void want_inputs(struct cutting *c, int i)
   const struct token_letter t = letter_of_tokens(c, op, &l);
   for (int k = 0; k < op->nin; k++) {
     const struct token_axis a = c->along[op->in[k]];
+    if (takes_all_keys(c, &l, t, k, op->in[k])) {
+      c->wanted[op->in[k]] |= 1u << OF_ALL;
+      continue;
+    }
     if (a.dim != NONE) {
       c->wanted[op->in[k]] |=
           a.inner == 1 && !a.lead && a.size == c->length ? wanted : 1u << OF_ALL;

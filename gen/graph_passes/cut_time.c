@@ -207,11 +207,12 @@ static void make_of_tokens(struct cutting *c, struct entry *e, int i)
   for (int k = 0; k < op->nin; k++) {
     const int d = dimension_having(&l, k, t.letter);
     const bool of_tokens = c->along[op->in[k]].dim != NONE;
-    own.in[k] = of_tokens ? tokens_of_call(c, e, op, op->in[k], form)
-                          : value_in_form(c, e, op, op->in[k],
-                                          d == NONE        ? (int)ENTIRE
-                                          : form == OF_ALL ? AT_ALL + d
-                                                           : AT_LAST + d);
+    own.in[k] = takes_all_keys(c, &l, t, k, op->in[k]) ? gathered_in_entry(c, e, &own, op, &l, t, k)
+                : of_tokens                         ? tokens_of_call(c, e, op, op->in[k], form)
+                                                    : value_in_form(c, e, op, op->in[k],
+                                            d == NONE        ? (int)ENTIRE
+                                                                    : form == OF_ALL ? AT_ALL + d
+                                                                                     : AT_LAST + d);
   }
   for (int k = 0; k < op->nout; k++) {
     dim[k] = c->along[op->out + k].dim;
@@ -310,6 +311,8 @@ static void make_entry(struct cutting *c, struct entry *e)
   e->made = alloc((size_t)c->known * sizeof *e->made);
   for (int v = 0; v < c->known; v++)
     for (int form = 0; form < FORMS; form++) e->made[v][form] = NONE;
+  e->gathered = alloc((size_t)c->known * sizeof *e->gathered);
+  for (int v = 0; v < c->known; v++) e->gathered[v] = NONE;
   e->settled = alloc((size_t)c->known * sizeof *e->settled);
   for (int v = 0; v < c->known; v++) e->settled[v] = NONE;
   e->state = alloc((size_t)(c->ncarry + 1) * sizeof *e->state);
@@ -415,6 +418,10 @@ void cut_time(void)
   for (int v = 0; v < c.known; v++) c.kept[v] = NONE;
   c.caches = alloc((size_t)graph->nop * sizeof *c.caches);
   c.window = alloc((size_t)graph->nop * sizeof *c.window);
+  c.keys = alloc((size_t)c.known * sizeof *c.keys);
+  c.ahead = alloc((size_t)c.known * sizeof *c.ahead);
+  c.own = alloc((size_t)c.known * sizeof *c.own);
+  for (int v = 0; v < c.known; v++) c.keys[v] = NONE;
   for (int v = 0; v < c.known; v++) c.along[v] = (struct token_axis){NONE, 1, 0, 0, 0};
   for (int i = 0; i < graph->nop; i++) c.caches[i] = (struct caches){NONE, NONE};
   find_carries(&c);

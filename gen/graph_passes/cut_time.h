@@ -24,6 +24,12 @@ enum {
   FORMS = AT_LAST + MAX_DIMS
 };
 
+/* Bounds of the elements of a value for pairs of tokens: cut_pairs.c. */
+struct bounds {
+  double low, high;
+  bool known;
+};
+
 struct cutting {
   int known; /* the values of the whole text */
   int n;     /* its operations, */
@@ -46,6 +52,9 @@ struct cutting {
   int *scan_of;    /* by operation: the scan over tokens whose step it is of, or NONE */
   int *place;      /* by operation of a step: which of the step's it is */
   bool *of_step;   /* by value: an operation of a step over tokens made it */
+  int *keys; /* by value that has an element for each pair of tokens: the dimension of the keys */
+  struct bounds *ahead,
+      *own; /* bounds of those whose key is later, and of each token's with itself */
   int ncarry, carry_room;
   struct carry *carry;
 };
@@ -69,6 +78,7 @@ struct entry {
   int position[2]; /* by form, OF_ALL and OF_LAST: the positions of these tokens */
   int (*made)[FORMS];
   int *settled;         /* by value that has a lead: the value at the call's tokens */
+  int *gathered;        /* by value of which all tokens are read: those; or NONE */
   int modules, *module; /* by module of the whole text: that of its operations in the entry */
   bool *begun;          /* by module: a scan whose steps have begun */
   /* Of scans. For each token whether it is none behind the last one, or NONE; that of a step. */
@@ -78,10 +88,12 @@ struct entry {
   int *taken, *taken_in; /* with what the step of a slot begins, and that step */
 };
 
-/* The letter of the tokens in the operation's rule, and the elements of it for each token. */
+/* The letter of the tokens in the operation's rule, and the elements of it for each token; and
+   where it has elements for pairs of tokens, that of the keys, or NONE. */
 struct token_letter {
   int letter;
   int64_t inner;
+  int key;
 };
 
 /* -------------------------------------------------------------------------------- along_time.c */
@@ -107,6 +119,18 @@ bool has_no_tokens(const struct cutting *c, const struct op *op);
 bool is_reshaped(const struct op *op);
 bool is_token_margin(const struct cutting *c, const struct op *op);
 bool is_over_tokens(const struct cutting *c, const struct op *op);
+
+/* --------------------------------------------------------------------------------- cut_pairs.c */
+
+/* Where the keys are in what the operation makes, and its bounds; or why it cannot be continued. */
+const char *find_pairs(struct cutting *c, const struct op *op, const struct letters *l,
+                       struct token_letter t);
+/* Whether the input has the keys' tokens: then an entry takes those of all its calls. `own` is the
+   operation of the entry, whose rule may change. */
+bool takes_all_keys(const struct cutting *c, const struct letters *l, struct token_letter t, int input,
+                 int value);
+int gathered_in_entry(struct cutting *c, struct entry *e, struct op *own, const struct op *op,
+                      const struct letters *l, struct token_letter t, int i);
 
 /* --------------------------------------------------------------------------------- cut_scans.c */
 
@@ -150,6 +174,9 @@ int recent_in_entry(struct cutting *c, const struct entry *e, const struct op *o
 
 /* ------------------------------------------------------------------------------ visible_keys.c */
 
+/* Bounds of a constant's elements at all pairs of a query and a later key, or of a token with
+   itself. Each of the two may have no dimension: NONE. */
+struct bounds bounds_of_pairs(struct cutting *c, int value, int query_dim, int key_dim, bool own);
 /* How many tokens back, its own included, each query of the attention sees, of a text of `length`
    tokens; 0: all that come before. -1: it sees others, and why. */
 int64_t window_of_attention(const struct op *op, int64_t length, const char **why);

@@ -101,7 +101,7 @@ int rows_in_entry(const struct entry *e, const struct op *origin, int value, int
 int from_rows_in_entry(const struct entry *e, const struct op *origin, int rows, struct shape shape,
                        int dim)
 {
-  struct shape first = {.ndim = shape.ndim, .size = {e->tokens}};
+  struct shape first = {.ndim = shape.ndim, .size = {shape.size[dim]}};
   for (int d = 0, at = 1; d < shape.ndim; d++)
     if (d != dim) first.size[at++] = shape.size[d];
   const int value = view_in_entry(e, origin, rows, first);
