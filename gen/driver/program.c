@@ -369,7 +369,8 @@ bool multiplies_by_onednn(void)
 /* A name that needs no quotation marks, in a shell or in JSON. */
 static bool is_plain(const char *name)
 {
-  return *name && !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")];
+  return *name &&
+         !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")];
 }
 
 struct text_inputs text_inputs(void)

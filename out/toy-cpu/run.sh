@@ -8,6 +8,8 @@ world=2
 # How ranks talk: shared (memory of one machine), mpi, mixed (memory within a machine, MPI between
 # machines) or, on GPUs, nccl.
 transport=shared
+# Tokens of a sample and of the vocabulary, and the inputs, where --data FILE.jsonl may have texts.
+text_data=()
 
 here=${BASH_SOURCE[0]%/*}
 [[ ${here} == "${BASH_SOURCE[0]}" ]] && here=.
@@ -23,6 +25,10 @@ usage() {
   --transport shared|mpi  how ranks of the CPU talk: through memory, which is the default where
                           run.sh starts them and all are on this machine; or by MPI. Ranks of
                           several machines use MPI for what goes beyond a machine
+  --tokenizer FOLDER      of --data FILE.jsonl, whose lines are {"messages": [...]}, {"prompt":
+                          ..., "completion": ...} or {"text": ...}: has tokenizer.json; by
+                          default that of --weights
+  --learn answers|all     of conversations: the assistant's answers (the default), or all of them
   --restarts N            where run.sh starts all ranks, with --resume: after a failure start them
                           again from the last checkpoint, N times at most
   --build                 build the program, and run nothing
@@ -164,6 +170,68 @@ build_all() {
   touch -r "${build}/launcher" "${build}/.started"
   mv "${build}/.started" "${stamp}"
   exec 9>&-
+}
+
+# ---- texts as data -------------------------------------------------------------------------------
+
+# Makes samples of files of texts, once: they are kept in the build folder, by what they are made of. Sets
+# samples to their file. Of several processes one makes them.
+make_samples() { # FILE...
+  local folder=${tokenizer:-${weights}} key file
+  ((${#text_data[@]} > 0)) ||
+    die "$1: this program learns every token of its data: conversations and texts of a .jsonl file need labels that may be -100 (-D masked=true in tpgen's own plans); --tokens bytes takes its bytes"
+  [[ -e ${folder} && ! -d ${folder} ]] && folder=${folder%/*}
+  [[ -n ${folder} && -e ${folder}/tokenizer.json ]] ||
+    die "$1: texts need a tokenizer: --weights, or --tokenizer, with a folder that has tokenizer.json"
+  for file in "$@"; do [[ -r ${file} ]] || die "${file}: it cannot be read"; done
+  need cksum cksum coreutils
+  key=$({
+    echo "${text_data[*]} ${learn}"
+    stat -L -c '%n %s %Y' -- "$@" "${folder}"/tokenizer*.json "${folder}"/chat_template.jinja 2>/dev/null
+  } | cksum)
+  key=${key// /_}
+  samples=${build}/samples/${key}.safetensors
+  [[ ! -e ${samples} ]] || return 0
+  mkdir -p "${build}/samples" && exec 9>"${build}/samples/.lock" || exit 1
+  command -v flock >/dev/null && flock 9
+  if [[ ! -e ${samples} ]]; then # another process may have made it
+    cmake --build "${build}" --target text_data >"${build}/text_data.log" 2>&1 9>&- || {
+      cat "${build}/text_data.log" >&2
+      die "the program that reads texts cannot be built; it needs libonig-dev and libutf8proc-dev"
+    }
+    "${build}/text_data" "${folder}" "${learn}" "${text_data[@]}" "${samples}" "$@" 9>&- || exit 1
+  fi
+  exec 9>&-
+}
+
+# Replaces --data and --validate of files of texts by their samples, in arguments.
+take_texts() {
+  local i option value texts file others
+  local -A first=()
+  for option in --data --validate; do
+    texts=() others=()
+    for ((i = 0; i < ${#arguments[@]}; i++)); do
+      value=''
+      if [[ ${arguments[i]} == "${option}" ]]; then
+        value=${arguments[i + 1]:-}
+      elif [[ ${arguments[i]} == "${option}"=* ]]; then
+        value=${arguments[i]#*=}
+      fi
+      if [[ ${value} != *.jsonl ]]; then
+        others+=("${arguments[i]}")
+        continue
+      fi
+      if compgen -G "${value}" >/dev/null; then
+        while IFS= read -r file; do texts+=("${file}"); done < <(compgen -G "${value}" | LC_ALL=C sort)
+      else
+        texts+=("${value}")
+      fi
+      [[ ${arguments[i]} == *=* ]] || ((i++))
+    done
+    ((${#texts[@]} > 0)) || continue
+    make_samples "${texts[@]}"
+    arguments=("${others[@]}" "${option}" "${samples}")
+  done
 }
 
 # ---- running ------------------------------------------------------------------------------------
@@ -454,6 +522,7 @@ start_again_and_again() {
 }
 
 arguments=() asked='' saves='' restarts=0 prints='' machines='' builds=''
+weights='' tokenizer='' learn=answers texts='' form=''
 while (($# > 0)); do
   case $1 in
   --help) usage && exit 0 ;;
@@ -476,7 +545,27 @@ while (($# > 0)); do
   --restarts=*) restarts=${1#*=} ;;
   --sbatch=* | --kubernetes=*) prints=${1%%=*} prints=${prints#--} machines=${1#*=} ;;
   --build) builds=1 ;;
+  --learn)
+    (($# > 1)) || wrong_usage "--learn: say answers or all"
+    learn=$2
+    shift
+    ;;
+  --learn=*) learn=${1#*=} ;;
   *)
+    if [[ ${#text_data[@]} -gt 0 && $1 == --tokenizer ]]; then
+      tokenizer=${2:-}
+      shift 2 || wrong_usage "--tokenizer: say a folder"
+      continue
+    fi
+    if [[ ${#text_data[@]} -gt 0 && $1 == --tokenizer=* ]]; then
+      tokenizer=${1#*=}
+      shift
+      continue
+    fi
+    [[ $1 != --weights ]] || weights=${weights:-${2:-}}
+    [[ $1 != --weights=* ]] || weights=${weights:-${1#*=}}
+    [[ $1 != *.jsonl ]] || texts=1
+    [[ $1 != --tokens* ]] || form=1
     [[ $1 != --save && $1 != --save=* ]] || saves=save
     [[ $1 != --resume && $1 != --resume=* ]] || saves=resume
     arguments+=("$1")
@@ -485,6 +574,7 @@ while (($# > 0)); do
   shift
 done
 set -- "${arguments[@]}"
+[[ ${learn} == answers || ${learn} == all ]] || wrong_usage "--learn '${learn}': it is answers or all"
 [[ ${restarts} =~ ^[0-9]{1,6}$ ]] || wrong_usage "--restarts '${restarts}': it is no number"
 if [[ -n ${prints} ]]; then
   # shellcheck source=/dev/null
@@ -500,6 +590,10 @@ check_system
 is_of_one_plan
 fresh || build_all
 [[ -z ${builds} ]] || exit 0
+if [[ -n ${texts} && -z ${form} ]]; then
+  take_texts
+  set -- "${arguments[@]}"
+fi
 # Tokens of texts need no ranks, and any rank's program has the tokenizer.
 for argument in "$@"; do
   [[ ${argument} != --encode && ${argument} != --encode=* ]] && continue

@@ -209,6 +209,23 @@ static bool is_of_one_batch(const struct options *o)
   return program->loss < 0 && path && !tokens;
 }
 
+// Whether the bytes of a text may be the model's tokens: not where a tokenizer lies beside its
+// weights.
+static bool bytes_are_tokens(const struct options *o, struct failure *why)
+{
+  char path[PATH_MAX], file[PATH_MAX];
+  const char *folder = weights_folder(o, path);
+  struct stat about;
+  if (!folder || snprintf(file, sizeof file, "%s/tokenizer.json", folder) >= PATH_MAX ||
+      stat(file, &about) != 0)
+    return true;
+  return failed(
+      why,
+      "%s: its bytes would be the tokens, but the model's are those of %s: give lines "
+      "{\"text\": ...} in a .jsonl file, or files of tokens; --tokens bytes takes the bytes",
+      o->data[0], file);
+}
+
 static bool open_data(const struct options *o, struct failure *why)
 {
   if (o->tokens && tokens_of_batch() == 0)
@@ -217,7 +234,7 @@ static bool open_data(const struct options *o, struct failure *why)
     return failed(why, "%s: a program that only goes forward takes one file", o->data[1]);
   if (o->data[0] && !is_of_one_batch(o) && !batches_open(TRAINING, o->data, o->tokens, why))
     return false;
-  return validation_open(o, why);
+  return (o->tokens || !batches_are_bytes() || bytes_are_tokens(o, why)) && validation_open(o, why);
 }
 
 // Whether there are steps to do after those of the checkpoint.

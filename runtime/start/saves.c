@@ -44,8 +44,7 @@ static bool keep(const struct options *o, int step, bool best, struct failure *w
          (keep_checkpoint(o->save, keep_name(step, name), why) && keep_last(o->save, o->keep, why));
 }
 
-// The folder of --weights, which may be a file.
-static const char *weights_folder(const struct options *o, char to[PATH_MAX])
+const char *weights_folder(const struct options *o, char to[PATH_MAX])
 {
   struct stat about;
   if (!o->weights || stat(o->weights, &about) != 0 || S_ISDIR(about.st_mode)) return o->weights;

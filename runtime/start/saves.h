@@ -4,9 +4,13 @@
 #ifndef SAVES_H
 #define SAVES_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include "base/failure.h"
 #include "base/options.h"
+
+// The folder of --weights, which may be a file; NULL: there are none.
+const char *weights_folder(const struct options *o, char to[PATH_MAX]);
 
 // Collective. Names the job, and takes its folders before there is work to lose. False, and a
 // report.

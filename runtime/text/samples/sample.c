@@ -188,8 +188,7 @@ static bool of_two_lists(const struct sampling_rules *by, const json_t *object, 
   return ok;
 }
 
-// A text, of which what is behind the first `prompt` bytes is learned. It ends with the token that
-// ends texts.
+// Learns a text behind its first `prompt` bytes. It gets the token that ends texts.
 static bool of_text(const struct sampling_rules *by, struct bytes *text, size_t prompt,
                     struct sample *to, struct failure *why)
 {

@@ -168,7 +168,7 @@ static void tell(const struct work *w, size_t lines, size_t kept)
   fprintf(stderr, "%s%s: %zu samples, %" PRIu64 " tokens, %" PRIu64 " of them learned",
           w->f->files[0], w->f->files[1] ? " and more" : "", kept, all.tokens, all.learned);
   if (all.cut) fprintf(stderr, "; %" PRIu64 " cut to %ld tokens", all.cut, w->f->sequence);
-  if (kept < lines) fprintf(stderr, "; %zu left out, of which nothing is learned", lines - kept);
+  if (kept < lines) fprintf(stderr, "; %zu without a label are left out", lines - kept);
   fprintf(stderr, "\n");
 }
 

@@ -14,9 +14,9 @@ struct samples_file {
   int pad; // the token behind the end of a shorter sample
 };
 
-// Writes it, with all cores: samples in the order of the lines. Those of more than `sequence`
-// tokens are cut behind them; those of which nothing is learned are left out. Tells the numbers on
-// standard error. False, and why; then there is no such file.
+// Writes it, with all cores: samples in the order of the lines. A longer one is cut behind its
+// first `sequence` tokens; one without a label is left out. Reports the numbers on standard error.
+// False, and why; then there is no such file.
 bool samples_write(const struct samples_file *f, struct failure *why);
 
 #endif
