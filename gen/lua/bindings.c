@@ -184,6 +184,16 @@ static int make_parameter(lua_State *L)
   return 1;
 }
 
+/* set_init(parameter, init kind, a, b): other initial values, of a parameter that is not part of a model yet. */
+static int set_init(lua_State *L)
+{
+  struct tensor *t = tensor_at(L, 1);
+  luaL_argexpected(L, t, 1, "tensor");
+  if (t->value != NONE || t->nparts) plan_fails("a parameter's initial values are set before train and styles");
+  t->init = check_init(L, 2);
+  return 0;
+}
+
 static void store_in_blocks(int value)
 {
   struct value *v = &graph->value[value];
@@ -629,6 +639,7 @@ static const luaL_Reg functions[] = {{"is_tensor", is_tensor},
                                      {"redistribute", redistribute_tensor},
                                      {"finish", finish_tensor},
                                      {"parameter", make_parameter},
+                                     {"set_init", set_init},
                                      {"set_parts", set_parts},
                                      {"parts", parts},
                                      {"add_batch", add_batch},

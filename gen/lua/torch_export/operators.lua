@@ -293,8 +293,7 @@ operators.var = function(a)
 end
 
 operators.any = function(a)
-  local x = raw.to(raw.ne(a.self, 0), "int32")
-  return raw.ne(raw.amax(x, listed(a.dim), a.keepdim), 0)
+  return raw.any(a.self, listed(a.dim), a.keepdim)
 end
 
 local function softmax(name)
