@@ -184,12 +184,14 @@ static int make_parameter(lua_State *L)
   return 1;
 }
 
-/* set_init(parameter, init kind, a, b): other initial values, of a parameter that is not part of a model yet. */
+/* set_init(parameter, init kind, a, b): other initial values, of a parameter that is not part of a
+ * model yet. */
 static int set_init(lua_State *L)
 {
   struct tensor *t = tensor_at(L, 1);
   luaL_argexpected(L, t, 1, "tensor");
-  if (t->value != NONE || t->nparts) plan_fails("a parameter's initial values are set before train and styles");
+  if (t->value != NONE || t->nparts)
+    plan_fails("a parameter's initial values are set before train and styles");
   t->init = check_init(L, 2);
   return 0;
 }

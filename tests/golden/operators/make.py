@@ -354,6 +354,44 @@ def images():
     return t, f
 
 
+def composed():
+    t = dict(x=torch.randn(S), y=torch.randn(S), p=0.1 + 0.8 * torch.rand(S), row=torch.randn(5), a=torch.randn(3, 4), b=torch.randn(4, 6),
+             c=torch.randn(6, 3), volume=torch.randn(2, 4, 5, 6, 4), kernel=torch.randn(6, 2, 3, 2, 3) / 5, image=torch.randn(2, 8, 3, 4),
+             tiles=torch.randn(2, 3, 3, 4, 6), n=whole(-40, 40, *S), m=whole(1, 8, *S), side=whole(0, 2, 4, 6) * 2 - 1)
+
+    def f(x, y, p, row, a, b, c, volume, kernel, image, tiles, n, m, side):
+        gu, gv = torch.meshgrid(row, a[:, 0], indexing="ij")
+        hu, hv = torch.meshgrid(row, a[:, 0], indexing="xy")
+        u, v, w, *_ = x.unbind(1)
+        zero = x.clamp_min(0)
+        side = side.to(x.dtype)
+        return dict(
+            floor=(3 * x).floor() * y, ceil=(3 * x).ceil() * y, trunc=(3 * x).trunc() * y, round=torch.round(n / 2) * y, frac=(3 * x).frac(),
+            sign=x.sign() * y, remainder=x % p, remainder_number=torch.remainder(x, -0.3), fmod=torch.fmod(x, p), floor_divide=x.detach() // p.detach() * y,
+            remainder_whole=n % m, remainder_of_large=n * 40000001 % 97, remainder_below=n % -7, fmod_whole=torch.fmod(n, m),
+            quotient_whole=n // m, div_trunc=torch.div(n, 7, rounding_mode="trunc"), isnan=(zero / zero).isnan(),
+            isfinite=x.clamp(0, 0.5).reciprocal().isfinite(), any=(x > 1).any(1), all=torch.all(n, -1, True),
+            any_all=(x > 100).any() | (x > -100).all(), prod=x.prod(1), prod_keep=y.prod(-1, True), prod_all=(1 + a / 10).prod(),
+            likes=x * torch.full_like(x, 2.5) + 1, linspace=x * torch.linspace(-1, 3.7, 5), meshgrid=gu * gv + gu, meshgrid_xy=hu.exp() + hv,
+            unbind=u * v + w, diagonal=x.diagonal(0, 0, 2), diagonal_above=y.diagonal(1, 1, 2), diagonal_below=y.diagonal(-2, 1, 2),
+            types=x.bfloat16().to(x.dtype) + n * n - 1, mm=a @ b, bmm=x.bmm(y.mT), mv=c.mv(a[:, 1]), dot=row @ row.exp(), outer=torch.outer(row, a[:, 1]),
+            einsum_three=torch.einsum("ab,bc,ca", a, b, c).expand(3), einsum_chain=a @ b @ c, einsum_dots=x @ y.mT, einsum_no_arrow=a @ b,
+            einsum_order=x.permute(2, 1, 0), einsum_twin=(a @ b @ c).diagonal(), einsum_trace=(a @ b @ c).trace(),
+            einsum_broadcast=torch.einsum("ij...,ij...->ij", x[:1].expand(S), y), einsum_capital=torch.einsum("aBc,c,aBc->ac", x, row, y),
+            normalize=F.normalize(x), normalize_one=F.normalize(y, p=1, dim=-1, eps=3), cosine=F.cosine_similarity(x, y),
+            cosine_row=F.cosine_similarity(x, row, -1), distance=F.pairwise_distance(x, y), kl_div=F.kl_div(x, p, reduction="batchmean"),
+            kl_div_log=F.kl_div(x, y, reduction="none", log_target=True), bce=F.binary_cross_entropy(p, x.sigmoid()),
+            bce_steep=F.binary_cross_entropy((2 * x).sigmoid(), p, reduction="none"), poisson=F.poisson_nll_loss(x, 5 * p, full=True),
+            poisson_plain=F.poisson_nll_loss(p, y, log_input=False, reduction="none"), gaussian=F.gaussian_nll_loss(x, y, p, full=True),
+            ranking=F.margin_ranking_loss(x[..., 0], y[..., 0], side, 0.3), hinge=F.hinge_embedding_loss(x[..., 1], side, reduction="none"),
+            soft_margin=F.soft_margin_loss(x[..., 2], side), multilabel=F.multilabel_soft_margin_loss(x.view(24, 5), p.view(24, 5)),
+            cosine_embedding=F.cosine_embedding_loss(x.flatten(0, 1), y.flatten(0, 1), side.flatten(), -0.2, reduction="none"),
+            triplet=F.triplet_margin_loss(x, y, p, swap=True), conv3d=F.conv3d(volume, kernel, None, (2, 2, 1), (1, 0, 0), 1, 2).tanh(),
+            conv3d_same=F.conv3d(volume, kernel, padding="same", groups=2), pixel_shuffle=F.pixel_shuffle(image, 2),
+            pixel_unshuffle=F.pixel_unshuffle(tiles, 2).tanh())
+    return t, f
+
+
 # Their numbers: counter (index, 0, stream, step), key (seed 1, 0).
 def philox(index, stream, step):
     c, k = [index, 0, stream, step], [1, 0]
@@ -566,7 +604,7 @@ def main():
     def expected(name):
         return not asked or name in asked
     for number, family in enumerate((pointwise, reductions, losses, views, indices, products, attention, images,
-                                      custom, activations, layers)):
+                                      custom, activations, layers, composed)):
         torch.manual_seed(number)
         if expected(family.__name__):
             lines[family.__name__] = write_cases(family)

@@ -101,23 +101,23 @@ function made.calculate_gain(nonlinearity, param) return gain_of(nonlinearity, p
 
 --- nn.init.zeros_(tensor): the parameter, which begins with zeros.
 function made.zeros_(tensor) return begin(tensor, "zeros_", kinds.zeros()) end
---- nn.init.ones_(tensor): likewise, with ones; and so on.
+--- nn.init.ones_(tensor): likewise, with ones.
 function made.ones_(tensor) return begin(tensor, "ones_", kinds.ones()) end
---- nn.init.constant_(tensor, val)
+--- nn.init.constant_(tensor, val): likewise.
 function made.constant_(tensor, val) return begin(tensor, "constant_", kinds.constant(val)) end
---- nn.init.uniform_(tensor, a = 0, b = 1)
+--- nn.init.uniform_(tensor, a = 0, b = 1): likewise.
 function made.uniform_(tensor, a, b) return begin(tensor, "uniform_", kinds.uniform(a, b)) end
---- nn.init.normal_(tensor, mean = 0, std = 1)
+--- nn.init.normal_(tensor, mean = 0, std = 1): likewise.
 function made.normal_(tensor, mean, std) return begin(tensor, "normal_", kinds.normal(mean, std)) end
---- nn.init.xavier_uniform_(tensor, gain = 1)
+--- nn.init.xavier_uniform_(tensor, gain = 1): likewise.
 function made.xavier_uniform_(tensor, gain) return begin(tensor, "xavier_uniform_", kinds.xavier_uniform(gain)) end
---- nn.init.xavier_normal_(tensor, gain = 1)
+--- nn.init.xavier_normal_(tensor, gain = 1): likewise.
 function made.xavier_normal_(tensor, gain) return begin(tensor, "xavier_normal_", kinds.xavier_normal(gain)) end
---- nn.init.kaiming_uniform_(tensor, a = 0, mode = "fan_in", nonlinearity = "leaky_relu")
+--- nn.init.kaiming_uniform_(tensor, a = 0, mode = "fan_in", nonlinearity = "leaky_relu"): likewise.
 function made.kaiming_uniform_(tensor, a, mode, nonlinearity)
   return begin(tensor, "kaiming_uniform_", kinds.kaiming_uniform(a, mode, nonlinearity))
 end
---- nn.init.kaiming_normal_(tensor, a = 0, mode = "fan_in", nonlinearity = "leaky_relu")
+--- nn.init.kaiming_normal_(tensor, a = 0, mode = "fan_in", nonlinearity = "leaky_relu"): likewise.
 function made.kaiming_normal_(tensor, a, mode, nonlinearity)
   return begin(tensor, "kaiming_normal_", kinds.kaiming_normal(a, mode, nonlinearity))
 end

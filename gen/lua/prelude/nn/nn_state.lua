@@ -41,8 +41,8 @@ local function named(self, name, who)
   if rawget(self, name) ~= nil then fail("%s: there is '%s' already", who, name) end
 end
 
---- module:register_buffer(name, tensor): a tensor of the module that files have and no step trains: a description, such as
---- `zeros{16}`, or an nn.Parameter.
+--- module:register_buffer(name, tensor, persistent = true): a tensor of the module that files have and no step trains: a
+--- description, such as `zeros{16}`, or an nn.Parameter.
 function methods.register_buffer(self, name, tensor, persistent)
   named(self, name, "register_buffer")
   if persistent ~= nil and not base.boolean(persistent, "register_buffer's persistent") then
@@ -78,8 +78,9 @@ local function set_mode(module, mode)
   for i = 2, #children, 2 do set_mode(children[i], mode) end
 end
 
---- module:eval(): in and below the module no dropout, and BatchNorm takes its running statistics, in training, too: of a part
---- of a model that stays as it is. Its parameters are trained still: `module:requires_grad_(false)`.
+--- module:eval(): in and below the module no dropout, and BatchNorm takes its running statistics, in training, too. Its
+--- parameters are trained still: `module:requires_grad_(false)`. In a forward `self.training` is whether the program trains
+--- and the module does: one answer for a program, in validations, too.
 function methods.eval(self)
   set_mode(base.expect(self, "module", "what eval is called of"), false)
   return self
@@ -93,8 +94,8 @@ end
 
 local noted
 
---- module.training: in a forward, whether the program trains, and the module does. It is one answer for a program: in
---- validations between steps, too.
+-- module.training: in a forward, whether the program trains, and the module does. It is one answer for a program: in
+-- validations between steps, too.
 function base.trains(self)
   if modes[self] == false then return false end
   if not core.recording() then return true end

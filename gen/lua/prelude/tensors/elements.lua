@@ -123,12 +123,11 @@ method("sign", function(input, out)
 end)
 --- F.isnan(input): whether it is no number.
 method("isnan", function(input) return raw.ne(input, input) end)
-local function is_infinite(x)
-  if not is_floating(x) then return raw.ne(x, x) end
-  return raw.gt(raw.abs(x), 3.4028234663852886e38)
-end
 --- F.isinf(input): whether it is infinite.
-method("isinf", is_infinite)
+method("isinf", function(input)
+  if not is_floating(input) then return raw.ne(input, input) end
+  return raw.gt(raw.abs(input), 3.4028234663852886e38)
+end)
 --- F.isfinite(input): whether it is neither of these.
 method("isfinite", function(input)
   if not is_floating(input) then return raw.eq(input, input) end

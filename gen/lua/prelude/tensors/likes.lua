@@ -35,7 +35,7 @@ end)
 
 --- F.meshgrid(...): of vectors, or a list of them, as many tensors, in which each vector goes along a dimension of its own;
 --- `F.meshgrid({x, y}, {indexing = "xy"})` exchanges the first two. The default is `"ij"`.
-define("meshgrid", function(tensors, indexing)
+local function meshgrid(tensors, indexing)
   local list, n = tensors, base.list(tensors, "what it is given")
   if n == 0 then misfit("it takes vectors") end
   if indexing ~= nil and indexing ~= "ij" and indexing ~= "xy" then
@@ -54,7 +54,18 @@ define("meshgrid", function(tensors, indexing)
     grids[i] = raw.expand(view(rawget(list, i), shape), sizes)
   end
   return table.unpack(grids)
-end, "tensors")
+end
+define("meshgrid", function(...)
+  local given, options = {...}, {}
+  local last = given[#given]
+  if #given > 0 and base.kind(last) == "table" and rawlen(last) == 0 then
+    options = base.options_of(table.remove(given), {"tensors", "indexing"})
+    if #given == 0 then given = options.tensors or given end
+  end
+  if #given == 1 and base.kind(given[1]) == "table" then given = given[1] end
+  return meshgrid(given, options.indexing)
+end, false)
+raw.meshgrid = meshgrid
 
 -- ---------------------------------------------------------------------------------- parts of a tensor
 
@@ -124,9 +135,9 @@ local function product_of(m, n, a, b)
 end
 --- # Sums and products
 --- F.mm(input, mat2): the product of two matrices.
-method("mm", function(input, mat2, out) return (product_of(2, 2, input, mat2)) end)
+method("mm", function(input, mat2, out_dtype, out) return (product_of(2, 2, input, mat2)) end)
 --- F.bmm(input, mat2): of matrices `[n, a, b]` and `[n, b, c]`.
-method("bmm", function(input, mat2, out)
+method("bmm", function(input, mat2, out_dtype, out)
   local s, t = core.shape(input), core.shape(base.tensor(mat2, "the second tensor"))
   if #s == 3 and #t == 3 and s[1] ~= t[1] then
     misfit("%d and %d matrices are not equally many; matmul broadcasts", s[1], t[1])
