@@ -497,6 +497,47 @@ def modules():
     return weights, batch, logits, entropy
 
 
+# Modules of PyTorch, whose parameters are the program's.
+def blocks():
+    torch.manual_seed(102)
+    nn = torch.nn
+    tied = nn.ModuleDict(dict(a=nn.Linear(8, 8), b=nn.Linear(8, 8)))
+    tied["b"].weight = tied["a"].weight
+    tied["a"].register_buffer("shift", torch.randn(8))
+    parts = nn.ModuleDict(dict(
+        attention=nn.MultiheadAttention(8, 2), unlike=nn.MultiheadAttention(8, 2, bias=False, kdim=6, vdim=10),
+        first=nn.MultiheadAttention(8, 4, batch_first=True), layer=nn.TransformerEncoderLayer(8, 2, 12, 0.0),
+        before=nn.TransformerEncoderLayer(8, 2, 12, 0.0, "gelu", norm_first=True, batch_first=True),
+        conv=nn.Conv3d(4, 6, (2, 3, 1), padding=(1, 0, 0)), dict=tied, list=nn.ParameterList([torch.randn(8), torch.randn(8)]),
+        kept=nn.BatchNorm1d(8).eval(), weighted=nn.CrossEntropyLoss(torch.rand(8) + 0.5, label_smoothing=0.1)))
+    parts["kept"].running_mean.normal_()
+    parts["kept"].running_var.uniform_(0.5, 2)
+    with torch.no_grad():
+        for p in parts.parameters():
+            p.add_(0.3 * torch.randn(p.shape))
+    unseen = truths(3, 4)
+    unseen[:, 1] = False
+    forbidden = truths(5, 5)
+    forbidden.fill_diagonal_(False)
+    given = dict(x=torch.randn(5, 3, 8), y=torch.randn(4, 3, 8), key=torch.randn(4, 3, 6), value=torch.randn(4, 3, 10),
+                 row=torch.randn(7, 8), target=torch.randn(7, 8), volume=torch.randn(2, 4, 3, 5, 4))
+    fixed = dict(unseen=unseen, forbidden=forbidden, bias=torch.randn(6, 5, 4), label=whole(0, 8, 7))
+
+    def f(m, x, y, key, value, row, target, volume, unseen, forbidden, bias, label):
+        x1, alone, causal = x.transpose(0, 1), x[:, 0], torch.full((5, 5), -torch.inf, dtype=x.dtype).triu(1)
+        both = dict(key_padding_mask=torch.zeros(3, 4, dtype=x.dtype).masked_fill(unseen, -torch.inf), attn_mask=bias)
+        a, linear = m["attention"], m["dict"]
+        return dict(
+            attention=a(x, x, x)[0], attention_weights=a(x, x, x, attn_mask=forbidden)[1], attention_masked=a(x, y, y, unseen)[0],
+            attention_added=a(x, y, y, attn_mask=bias)[0], attention_both=a(x, y, y, average_attn_weights=False, **both)[1],
+            attention_unlike=m["unlike"](x, key, value)[0], attention_first=m["first"](x1, x1, x1, attn_mask=causal)[0],
+            attention_alone=a(alone, alone, alone)[0], layer=m["layer"](x), layer_masked=m["layer"](x, forbidden),
+            before=m["before"](x1, causal), conv=m["conv"](volume).tanh(),
+            dict=linear["b"](linear["a"](row).tanh()) * linear["a"].shift, list=row * m["list"][0] + m["list"][1], kept=m["kept"](row),
+            weighted=m["weighted"](row, label.long()), mse=F.mse_loss(row, target), cosine=F.cosine_similarity(row, target, -1))
+    return parts, given, fixed, f
+
+
 # ------------------------------------------------------------------------------------- what they come to
 
 def weight(value, leaves):
@@ -572,6 +613,36 @@ def write_cases(make, steps=1):
     return losses_line(family, totals)
 
 
+def write_blocks():
+    parts, given, fixed, f = blocks()
+    weights, found, begun = {}, [], dict(parts.state_dict())
+    del begun["dict.b.weight"], begun["kept.num_batches_tracked"] # the first is tied
+    for dtype in torch.float32, torch.float64:
+        m = parts.to(dtype)
+        trained = dict(m.named_parameters())
+        t = {name: x.to(dtype) if x.is_floating_point() else x for name, x in {**given, **fixed}.items()}
+        leaves = {name: t[name].requires_grad_() for name in given}
+        y = f(m, **t)
+        total = 0
+        for name, v in y.items():
+            if name not in weights:
+                weights[name] = weight(v, list(leaves.values()))
+            total = total + (v * weights[name].to(dtype)).sum()
+        gradients = torch.autograd.grad(total, [*leaves.values(), *trained.values()])
+        after = {"gradient_" + name: g for name, g in zip(leaves, gradients)}
+        after |= {name: x.detach() - g for (name, x), g in zip(trained.items(), gradients[len(leaves):])}
+        after |= {name: x.to(dtype) for name, x in begun.items() if name not in trained}
+        outputs = {"value_" + name: v.detach() for name, v in y.items()}
+        found.append(({**after, **outputs}, outputs, [total.detach()]))
+    all_same(found[0][0], found[1][0], found[0][2], found[1][2], "blocks")
+    zeros = {name: torch.zeros_like(x) for name, x in found[0][0].items() if name.startswith(("gradient_", "value_"))}
+    save("blocks.weights.safetensors", {**begun, **zeros})
+    save("blocks.data.safetensors", {**given, **fixed, **{"weight_" + k: w for k, w in weights.items()}})
+    save("blocks.trained.safetensors", found[0][0])
+    save("blocks.outputs.safetensors", found[0][1])
+    return losses_line("blocks", found[0][2])
+
+
 def write_modules():
     weights, batch, logits, entropy = modules()
     found, totals = [], []
@@ -611,6 +682,9 @@ def main():
     torch.manual_seed(100)
     if expected("dropout"):
         lines["dropout"] = write_cases(dropout, 2)
+    torch.manual_seed(101)
+    if expected("blocks"):
+        lines["blocks"] = write_blocks()
     torch.manual_seed(101)
     if expected("modules"):
         lines["modules"] = write_modules()
