@@ -11,7 +11,8 @@
 
 static struct init check_init(lua_State *L, int at)
 {
-  static const char *const kinds[] = {"constant", "uniform", "normal", "tokens", "present", NULL};
+  static const char *const kinds[] = {"constant", "uniform",     "normal", "tokens",
+                                      "present",  "normal_rows", NULL};
   return (struct init){.kind = (enum init_kind)luaL_checkoption(L, at, NULL, kinds),
                        .a = luaL_checknumber(L, at + 1),
                        .b = luaL_checknumber(L, at + 2)};

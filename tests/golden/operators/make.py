@@ -509,7 +509,7 @@ def blocks():
         first=nn.MultiheadAttention(8, 4, batch_first=True), layer=nn.TransformerEncoderLayer(8, 2, 12, 0.0),
         before=nn.TransformerEncoderLayer(8, 2, 12, 0.0, "gelu", norm_first=True, batch_first=True),
         conv=nn.Conv3d(4, 6, (2, 3, 1), padding=(1, 0, 0)), dict=tied, list=nn.ParameterList([torch.randn(8), torch.randn(8)]),
-        kept=nn.BatchNorm1d(8).eval(), weighted=nn.CrossEntropyLoss(torch.rand(8) + 0.5, label_smoothing=0.1)))
+        kept=nn.BatchNorm1d(8).eval(), padded=nn.Embedding(8, 5, padding_idx=3), weighted=nn.CrossEntropyLoss(torch.rand(8) + 0.5, label_smoothing=0.1)))
     parts["kept"].running_mean.normal_()
     parts["kept"].running_var.uniform_(0.5, 2)
     with torch.no_grad():
@@ -534,6 +534,7 @@ def blocks():
             attention_alone=a(alone, alone, alone)[0], layer=m["layer"](x), layer_masked=m["layer"](x, forbidden),
             before=m["before"](x1, causal), conv=m["conv"](volume).tanh(),
             dict=linear["b"](linear["a"](row).tanh()) * linear["a"].shift, list=row * m["list"][0] + m["list"][1], kept=m["kept"](row),
+            padded=m["padded"](label.long()).exp(),
             weighted=m["weighted"](row, label.long()), mse=F.mse_loss(row, target), cosine=F.cosine_similarity(row, target, -1))
     return parts, given, fixed, f
 

@@ -378,7 +378,10 @@ nn.Linear = own_class("Linear", {"in_features", "out_features", "weight", "bias"
   end)
 
 -- From now on the forward of the Linear, Conv1D or Embedding is adapter(module, x).
-function base.set_adapter(module, adapter) state_of[module] = adapter end
+function base.set_adapter(module, adapter)
+  if base.kind(state_of[module]) == "table" then fail("an Embedding with padding_idx takes no adapter") end
+  state_of[module] = adapter
+end
 
 --- nn.Conv1D(nf, nx, init?): transformers' layer of GPT-2, with the weight `[nx, nf]`.
 nn.Conv1D = own_class("Conv1D", {"nf", "nx", "weight", "bias"},
@@ -402,27 +405,30 @@ nn.Conv1D = own_class("Conv1D", {"nf", "nx", "weight", "bias"},
     return base.project(x, self.weight, self.bias, true)
   end)
 
---- nn.Embedding(num_embeddings, embedding_dim, padding_idx?, dtype?, init?): `F.embedding`; `padding_idx` is refused:
---- `F.embedding` has it.
+--- nn.Embedding(num_embeddings, embedding_dim, padding_idx?, dtype?, init?): `F.embedding`. Row `padding_idx` begins as zeros and
+--- gets no gradient.
 nn.Embedding = own_class("Embedding", {"num_embeddings", "embedding_dim", "weight"},
   function(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse,
       _weight, _freeze, device, dtype, init)
-    if padding_idx ~= nil then
-      fail("Embedding does not take 'padding_idx': no row begins as zeros; in a forward of your own "
-        .. "F.embedding(ids, self.weight, padding_idx) keeps a row as it is")
-    end
     only_float32(dtype, "Embedding")
     local rows = base.integer(num_embeddings, "Embedding's number of rows", 1, LARGEST)
     local size = base.integer(embedding_dim, "Embedding's size", 1, LARGEST)
+    local shape, kind, a, b = beginning({rows, size}, init, "Embedding", "normal", 0.0, 1.0)
+    if padding_idx ~= nil then
+      padding_idx = base.integer(padding_idx, "Embedding's padding_idx", -rows, rows - 1) % rows
+      if kind ~= "normal" or a ~= 0 then
+        fail("Embedding: with padding_idx its init is a normal distribution around 0, as nn.init.normal(0, 0.02)")
+      end
+      kind, a = "normal_rows", padding_idx + 0.0
+    end
     return {
-      num_embeddings = rows, embedding_dim = size,
-      weight = core.parameter("Embedding", beginning({rows, size}, init, "Embedding", "normal", 0.0, 1.0)),
-    }
+      num_embeddings = rows, embedding_dim = size, weight = core.parameter("Embedding", shape, kind, a, b),
+    }, padding_idx and {padding_idx = padding_idx}
   end,
-  function(self, adapter, ids)
+  function(self, kept, ids)
     check_input(ids, "Embedding")
-    if adapter then return adapter(self, ids) end
-    return of.embedding(ids, self.weight)
+    if type(kept) == "function" then return kept(self, ids) end -- an adapter
+    return of.embedding(ids, self.weight, kept and kept.padding_idx)
   end)
 
 -- For the styles, whatever a plan does to nn.
