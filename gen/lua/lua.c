@@ -81,7 +81,8 @@ static const char *const files_of_archives[] = {
     "gen/lua/torch_export/views.lua",        "gen/lua/torch_export/nodes.lua",
     "gen/lua/torch_export/patterns.lua",     "gen/lua/torch_export/experts.lua",
     "gen/lua/torch_export/parts.lua",        "gen/lua/torch_export/changes.lua",
-    "gen/lua/torch_export/run.lua",          "gen/lua/torch_export/sizes.lua",
+    "gen/lua/torch_export/defaults.lua",     "gen/lua/torch_export/run.lua",
+    "gen/lua/torch_export/sizes.lua",
     "gen/lua/torch_export/torch_export.lua",
 };
 

@@ -222,12 +222,12 @@ local function pair(v, n)
 end
 
 local function convolution(a)
-  local n = #core.shape(a.weight) - 2
+  local n, further = #core.shape(a.weight) - 2, a.output_padding -- of a transposed one
   if n == 3 and not a.transposed then return operators.conv3d(a) end
   if n ~= 1 and n ~= 2 then fail("a convolution over %d dimensions is not supported", n) end
   if a.transposed then
     local f = n == 1 and raw.conv_transpose1d or raw.conv_transpose2d
-    return f(a.input, a.weight, a.bias, pair(a.stride, n), pair(a.padding, n), pair(a.output_padding, n), a.groups,
+    return f(a.input, a.weight, a.bias, pair(a.stride, n), pair(a.padding, n), pair(further, n), a.groups,
       pair(a.dilation, n))
   end
   local f = n == 1 and raw.conv1d or raw.conv2d
@@ -562,7 +562,8 @@ local function recurrence(cell)
     local given = a.hx
     local states = is_tensor(given) and {given} or given
     if not a.input or a.batch_sizes ~= nil then fail("a recurrence over a packed sequence is not supported") end
-    if a.train and a.dropout ~= 0 then fail("dropout between the layers of a recurrence is not supported") end
+    local p = a.dropout
+    if a.train and p ~= 0 then fail("dropout between the layers of a recurrence is not supported") end
     local x = a.batch_first and raw.transpose(a.input, 0, 1) or a.input
     if #core.shape(x) ~= 3 then fail("a recurrence supports only [steps, batch, width]") end
     local each, directions, last = a.has_biases and 4 or 2, a.bidirectional and 2 or 1, {}
