@@ -646,7 +646,10 @@ end
 
 -- Tensors whose values are not set.
 for _, name in ipairs{"empty", "empty_strided", "empty_permuted", "new_empty"} do
-  operators[name] = function(a) return constants.full(a.size, 0, a.dtype or "float32") end
+  operators[name] = function(a)
+    local own, _ = a.self and type_of(a.self) or "float32", a.stride or a.physical_layout -- their order in memory
+    return constants.full(a.size, 0, a.dtype or own)
+  end
 end
 operators.empty_like = operators.zeros_like
 operators.sym_numel = function(a)
