@@ -23,7 +23,7 @@ local args = settings({shared.files,
     {"attention_dropout", 0, "dropout of attention's weights, attn_pdrop of the file", type = "number"},
     {"tied", true},
   },
-  shared.mesh, shared.sp, shared.training,
+  shared.mesh, shared.sp, shared.text, shared.training,
 }, known)
 local dim, n_layers, n_heads, hidden, vocab = args.dim, args.n_layers, args.n_heads, args.hidden, args.vocab
 local positions, seq, eps, dropout, tied = args.positions, args.seq, args.eps, args.dropout, args.tied

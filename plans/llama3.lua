@@ -81,7 +81,7 @@ local args = settings({
     {"lora_match", "wq|wv", "the layers that have one: a pattern"},
     {"lora_dropout", 0, "dropout of their inputs", type = "number"},
   },
-  shared.mesh, shared.async_tp, shared.training,
+  shared.mesh, shared.async_tp, shared.text, shared.training,
 }, known)
 local dim, n_layers, n_heads, n_kv_heads, head_dim = args.dim, args.n_layers, args.n_heads, args.n_kv_heads, args.head_dim
 local hidden, vocab, seq, theta, eps, tied = args.hidden, args.vocab, args.seq, args.theta, args.eps, args.tied
@@ -249,10 +249,7 @@ p.shard(model, model.tok_embeddings, model.layers, {model.norm, model.output})
 
 return train(training.options(args, p, {
   model = model,
-  batch = p.distribute{
-    input = tokens(vocab, {documents = eos, longest = longest}){batch_size, seq},
-    target = tokens(vocab, {shift = 1, documents = eos, longest = longest}){batch_size, seq},
-  },
+  batch = training.next_token_batch(args, p, vocab, seq, {documents = eos, longest = longest}),
   loss = training.next_token_loss,
   -- What a Hugging Face model's files call the weights.
   names = {

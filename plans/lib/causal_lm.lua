@@ -301,7 +301,7 @@ function M.settings(c, rows, known, longest)
   local values = {theta = c.rotary and c.rotary.theta, seq = math.min(c.positions, longest or math.huge), batch = c.batch}
   for _, name in ipairs(SHAPE) do values[name] = c[name] end
   for name, value in pairs(known or {}) do values[name] = value end
-  local args = settings({shared.files, shared.model(rows), shared.mesh, shared.async_tp, shared.training}, values)
+  local args = settings({shared.files, shared.model(rows), shared.mesh, shared.async_tp, shared.text, shared.training}, values)
   for _, row in ipairs(rows) do
     local name = type(row) == "table" and row[1] or row
     if name == "theta" then c.rotary.theta = args.theta elseif SHAPE[name] then c[name] = args[name] end
