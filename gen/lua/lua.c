@@ -74,15 +74,16 @@ static const char *const files[] = {
 
 /* Few plans need these: files.lua has them run. */
 static const char *const files_of_archives[] = {
-    "gen/lua/torch_export/archive.lua",   "gen/lua/torch_export/constants.lua",
-    "gen/lua/torch_export/operators.lua", "gen/lua/torch_export/core.lua",
-    "gen/lua/torch_export/composed.lua",  "gen/lua/torch_export/elements.lua",
-    "gen/lua/torch_export/complex.lua",   "gen/lua/torch_export/modules.lua",
-    "gen/lua/torch_export/views.lua",     "gen/lua/torch_export/nodes.lua",
-    "gen/lua/torch_export/patterns.lua",  "gen/lua/torch_export/experts.lua",
-    "gen/lua/torch_export/parts.lua",     "gen/lua/torch_export/changes.lua",
-    "gen/lua/torch_export/defaults.lua",  "gen/lua/torch_export/run.lua",
-    "gen/lua/torch_export/sizes.lua",     "gen/lua/torch_export/torch_export.lua",
+    "gen/lua/torch_export/archive.lua",      "gen/lua/torch_export/constants.lua",
+    "gen/lua/torch_export/operators.lua",    "gen/lua/torch_export/core.lua",
+    "gen/lua/torch_export/composed.lua",     "gen/lua/torch_export/elements.lua",
+    "gen/lua/torch_export/complex.lua",      "gen/lua/torch_export/modules.lua",
+    "gen/lua/torch_export/views.lua",        "gen/lua/torch_export/nodes.lua",
+    "gen/lua/torch_export/patterns.lua",     "gen/lua/torch_export/experts.lua",
+    "gen/lua/torch_export/parts.lua",        "gen/lua/torch_export/changes.lua",
+    "gen/lua/torch_export/everyday.lua",     "gen/lua/torch_export/defaults.lua",
+    "gen/lua/torch_export/run.lua",          "gen/lua/torch_export/sizes.lua",
+    "gen/lua/torch_export/torch_export.lua",
 };
 
 static char *plan_text;
