@@ -374,7 +374,7 @@ end
 operators.expand = function(a) return raw.expand(a.self, a.size) end
 -- A tensor of no elements is a constant, and is nothing here.
 operators.cat = function(a)
-  local parts = {}
+  local parts, dim = {}, a.dim or 0
   for _, x in ipairs(a.tensors) do
     if not constants.is(x) or base.elements(x.shape) > 0 then
       parts[#parts + 1] = constants.is(x) and constants.tensor(x) or x
@@ -385,7 +385,7 @@ operators.cat = function(a)
     if RANK[core.type(x)] > RANK[kind] then kind = core.type(x) end
   end
   for i, x in ipairs(parts) do parts[i] = raw.to(x, kind) end
-  return #parts == 1 and parts[1] or raw.cat(parts, a.dim or 0)
+  return #parts == 1 and parts[1] or raw.cat(parts, dim)
 end
 operators.stack = function(a) return raw.stack(a.tensors, a.dim or 0) end
 operators.split = function(a)
