@@ -103,5 +103,5 @@ function base.trains(self)
     noted = true
     core.note("self.training is true in the whole program, in validations, too")
   end
-  return base.of_training
+  return base.training
 end
