@@ -309,7 +309,8 @@ static void mark_stored(struct fusing *p)
       const struct op *op = &graph->op[f->op[k]];
       while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
       for (int n = op_reads(op, list); n--;) store(p, list[n]);
-      for (int j = 0; j < op->nout && op->nout > 1; j++) store(p, op->out + j);
+      const bool unread = op->nout > 1 || op_row[op->kind].keeps;
+      for (int j = 0; j < op->nout && unread; j++) store(p, op->out + j);
       if (op->packed) store(p, op->buffer);
     }
   }

@@ -9,6 +9,50 @@ static _Noreturn void refuse(const struct op *op, const char *why)
              m && *m->path ? " of " : "", m && *m->path ? printable(m->path) : "", why);
 }
 
+/* ---------------------------------------------------------------------------- what scans carry */
+
+void find_carries(struct cutting *c)
+{
+  c->scan_of = alloc((size_t)(graph->nop + 1) * sizeof *c->scan_of);
+  c->place = alloc((size_t)(graph->nop + 1) * sizeof *c->place);
+  c->of_step = alloc((size_t)(c->known + 1) * sizeof *c->of_step);
+  for (int i = 0; i < graph->nop; i++) c->scan_of[i] = NONE;
+  for (int at = 0, step = NONE, n = 0; at < c->n; at++) {
+    const struct op *op = &graph->op[c->op[at]];
+    const int scan = scan_around(op->module);
+    const int now = scan == NONE ? NONE : element_within(op->module, scan);
+    n = now == step ? n + 1 : 0;
+    step = now;
+    c->place[c->op[at]] = n;
+    if (op->kind != OP_scan_hold) continue;
+    const int last = graph->value[op->in[0]].op;
+    GROW(c->carry, c->ncarry, c->carry_room);
+    c->carry[c->ncarry++] = (struct carry){.scan = scan_around(graph->op[last].module),
+                                           .hold = c->op[at],
+                                           .first = op->in[1],
+                                           .place = c->place[last],
+                                           .cache = NONE};
+  }
+}
+
+static bool is_scan_over_tokens(const struct cutting *c, int at)
+{
+  const int scan = scan_around(graph->op[c->op[at]].module);
+  for (; at < c->n && scan_around(graph->op[c->op[at]].module) == scan; at++) {
+    const struct op *op = &graph->op[c->op[at]];
+    const struct token_axis a = op->nin ? c->along[op->in[0]] : (struct token_axis){.dim = NONE};
+    if (op->kind == OP_scan_take && a.dim == 0) return true;
+  }
+  return false;
+}
+
+int carry_entered_by(const struct cutting *c, int value)
+{
+  for (int k = 0; k < c->ncarry; k++)
+    if (c->carry[k].first == value) return k;
+  return NONE;
+}
+
 /* ------------------------------------------------------------- where the tokens of the text are */
 
 static int64_t rest_of_axis(const struct letters *l, const struct axis *axis)
@@ -30,13 +74,48 @@ static void need_settled(const struct cutting *c, const struct op *op, struct to
     refuse(op, "needs later tokens");
 }
 
+static int only_letter(const struct op *op, const struct axis *axis)
+{
+  if (axis->n != 1) refuse(op, "divides the keys of pairs of tokens");
+  return axis->letter[0];
+}
+
+/* Where an operation combines tokens with tokens, each with every other one: of the letters of both
+   the later one in what it makes. Else NONE. */
+static int letter_of_keys(const struct cutting *c, const struct op *op, const struct letters *l)
+{
+  int both[2] = {NONE, NONE}, n = 0;
+  for (int i = 0; i < op->nin; i++) {
+    const struct token_axis a = c->along[op->in[i]];
+    if (a.dim == NONE || l->in[i][a.dim].n != 1 || a.inner != 1) continue;
+    const int letter = l->in[i][a.dim].letter[0];
+    if (n && both[0] == letter) continue;
+    if (n == 2 && both[1] != letter) return NONE;
+    if (n < 2) both[n++] = letter;
+  }
+  int met = 0, key = NONE;
+  for (int d = 0; d < l->ndim_out[0] && n == 2; d++)
+    for (int k = 0; k < l->out[0][d].n; k++)
+      if (l->out[0][d].letter[k] == both[0] || l->out[0][d].letter[k] == both[1])
+        met++, key = l->out[0][d].letter[k];
+  return met == 2 ? key : NONE;
+}
+
 struct token_letter letter_of_tokens(const struct cutting *c, const struct op *op,
                                      const struct letters *l)
 {
-  struct token_letter t = {NONE, 1};
+  struct token_letter t = {NONE, 1, NONE};
+  for (int i = 0; i < op->nin; i++)
+    if (c->keys[op->in[i]] != NONE) t.key = only_letter(op, &l->in[i][c->keys[op->in[i]]]);
+  if (t.key == NONE) t.key = letter_of_keys(c, op, l);
   for (int i = 0; i < op->nin; i++) {
     const struct token_axis a = c->along[op->in[i]];
     if (a.dim == NONE) continue;
+    if (takes_all_keys(c, l, t, i, op->in[i])) {
+      if (a.inner != 1) refuse(op, "combines pairs of tokens with tokens of several elements");
+      need_settled(c, op, a);
+      continue;
+    }
     const struct axis *axis = &l->in[i][a.dim];
     if (!axis->n) refuse(op, "is over something else than the tokens, in their dimension");
     const int letter = axis->letter[0];
@@ -46,9 +125,9 @@ struct token_letter letter_of_tokens(const struct cutting *c, const struct op *o
     if (l->size[letter] % tokens || inner * rest_of_axis(l, axis) != a.inner)
       refuse(op, "divides the text in another way than into its tokens");
     if (t.letter != NONE && (t.letter != letter || t.inner != inner))
-      refuse(op, "combines each token with every other one, later ones too: attention is "
-                 "F.scaled_dot_product_attention");
-    t = (struct token_letter){letter, inner};
+      refuse(op, "combines each token with every other one, later ones too");
+    t.letter = letter;
+    t.inner = inner;
   }
   return t;
 }
@@ -145,11 +224,55 @@ static void find_attention(struct cutting *c, int i)
   c->along[op->out] = c->along[op->out + 1] = (struct token_axis){2, 1, c->length, 0, c->length};
 }
 
+/* A scan over the tokens: its steps have operations of each token's own and of what is carried. */
+static void find_of_step(struct cutting *c, int i)
+{
+  const struct op *op = &graph->op[i];
+  for (int k = 0; k < op->nin; k++) {
+    const int v = op->in[k];
+    const struct token_axis a = c->along[v];
+    if (c->of_step[v]) continue;
+    if (op->kind == OP_scan_take) {
+      if (a.dim != NONE && (a.dim != 0 || a.inner != 1))
+        refuse(op, "goes over something else than the tokens in the scan's dimension");
+      if (a.dim != NONE) need_settled(c, op, a);
+    } else if (a.dim != NONE || c->counts[v]) {
+      refuse(op, carry_entered_by(c, v) == NONE
+                     ? "reads all tokens of the text in each step of a scan"
+                     : "begins a scan with what depends on the tokens");
+    }
+    if (carry_entered_by(c, v) != NONE && !is_floating(graph->value[v].type))
+      refuse(op, "carries whole numbers from step to step of a scan, which no cache keeps");
+    if (carry_entered_by(c, v) != NONE && graph->value[v].shape.ndim == MAX_DIMS)
+      refuse(op, "carries a tensor of too many dimensions from step to step");
+  }
+  for (int k = 0; k < op->nout; k++) c->of_step[op->out + k] = true;
+}
+
 static void find_tokens_of(struct cutting *c, int i)
 {
   const struct op *op = &graph->op[i];
-  bool any = false;
-  for (int k = 0; k < op->nin; k++) any |= c->along[op->in[k]].dim != NONE || c->counts[op->in[k]];
+  bool any = false, of_step = false, of_pairs = false;
+  for (int k = 0; k < op->nin; k++) {
+    of_pairs |= c->keys[op->in[k]] != NONE;
+    any |= c->along[op->in[k]].dim != NONE || c->counts[op->in[k]];
+    of_step |= c->of_step[op->in[k]];
+  }
+  if (of_pairs && (c->scan_of[i] != NONE || op->kind == OP_attention || is_token_margin(c, op) ||
+                   is_over_tokens(c, op)))
+    refuse(op, "takes values of pairs of tokens, which it cannot");
+  if (c->scan_of[i] != NONE) {
+    find_of_step(c, i);
+    return;
+  }
+  if (of_step && op->kind == OP_scan_stack) {
+    c->along[op->out] = (struct token_axis){0, 1, c->length, 0, c->length};
+    return;
+  }
+  if (of_step && op->kind == OP_scan_hold) return;
+  if (of_step)
+    refuse(op, "reads what a scan hands on behind the last token of the text: it needs later "
+               "tokens");
   if (i == c->text) {
     c->along[op->out] = (struct token_axis){1, 1, c->length, 0, c->length};
   } else if (!any) {
@@ -171,6 +294,11 @@ static void find_tokens_of(struct cutting *c, int i)
     const struct token_letter t = letter_of_tokens(c, op, &l);
     if (l.whole[t.letter] || l.gets_start[t.letter])
       refuse(op, "needs other tokens of the text than each one's own");
+    if (t.key != NONE) {
+      if (t.letter == NONE || t.inner != 1) refuse(op, "divides pairs of tokens in another way");
+      const char *why = find_pairs(c, op, &l, t);
+      if (why) refuse(op, why);
+    }
     if (op->kind == OP_count_places)
       c->counts[op->out] = true;
     else
@@ -231,9 +359,26 @@ static void want_of_constant(struct cutting *c, const struct op *op)
     for (int i = 0; i < op->nin; i++) c->wanted[op->in[i]] |= 1u << ENTIRE;
 }
 
+/* All operations of a scan's steps that the logits depend on run in each call. */
+static void want_of_step(struct cutting *c, int i)
+{
+  const struct op *op = &graph->op[i];
+  for (int k = 0; k < op->nin && c->live[i]; k++) {
+    const int v = op->in[k];
+    if (c->of_step[v]) continue;
+    const bool slice = op->kind == OP_scan_take && c->along[v].dim == NONE;
+    c->wanted[v] |= 1u << (slice ? (int)AT_ALL : (int)ENTIRE); /* of tokens: OF_ALL */
+  }
+}
+
 static void want_inputs(struct cutting *c, int i)
 {
   const struct op *op = &graph->op[i];
+  if (c->scan_of[i] != NONE) {
+    want_of_step(c, i);
+    return;
+  }
+  if (op->nin && c->of_step[op->in[0]]) return; /* they are made anyway */
   unsigned wanted = 0;
   for (int k = 0; k < op->nout; k++) wanted |= c->wanted[op->out + k];
   if (!wanted) return;
@@ -257,6 +402,10 @@ static void want_inputs(struct cutting *c, int i)
   const struct token_letter t = letter_of_tokens(c, op, &l);
   for (int k = 0; k < op->nin; k++) {
     const struct token_axis a = c->along[op->in[k]];
+    if (takes_all_keys(c, &l, t, k, op->in[k])) {
+      c->wanted[op->in[k]] |= 1u << OF_ALL;
+      continue;
+    }
     if (a.dim != NONE) {
       c->wanted[op->in[k]] |=
           a.inner == 1 && !a.lead && a.size == c->length ? wanted : 1u << OF_ALL;
@@ -291,16 +440,30 @@ static void find_live(struct cutting *c)
 {
   bool *is_read = alloc((size_t)c->known * sizeof *is_read);
   for (int v = 0; v < c->known; v++) is_read[v] = graph->value[v].is_output;
-  for (int i = c->n - 1; i >= 0; i--) {
-    const struct op *op = &graph->op[c->op[i]];
-    for (int k = 0; k < op->nout; k++) c->live[c->op[i]] |= is_read[op->out + k];
-    for (int k = 0; k < op->nin && c->live[c->op[i]]; k++) is_read[op->in[k]] = true;
+  /* What a scan carries lives if its steps read it: then the last step makes it, too. */
+  bool more = true;
+  for (int times = 0; more; times++) {
+    more = times == 0; /* what comes before a scan says whether it reads what is carried */
+    for (int i = c->n - 1; i >= 0; i--) {
+      const struct op *op = &graph->op[c->op[i]];
+      bool *live = &c->live[c->op[i]];
+      if (op->kind == OP_scan_hold && is_read[op->in[1]] && !*live) *live = more = true;
+      for (int k = 0; k < op->nout; k++) *live |= is_read[op->out + k];
+      for (int k = 0; k < op->nin && *live; k++) is_read[op->in[k]] = true;
+    }
   }
 }
 
 void find_tokens(struct cutting *c)
 {
   find_live(c);
-  for (int i = 0; i < c->n; i++)
+  int scan = NONE;
+  bool over_tokens = false;
+  for (int i = 0; i < c->n; i++) {
+    const int now = scan_around(graph->op[c->op[i]].module);
+    if (now != scan) over_tokens = now != NONE && is_scan_over_tokens(c, i);
+    scan = now;
+    if (over_tokens) c->scan_of[c->op[i]] = scan;
     if (c->live[c->op[i]]) find_tokens_of(c, c->op[i]);
+  }
 }

@@ -24,198 +24,8 @@
 #include "graph_passes/graph_passes.h"
 
 #include <inttypes.h>
-#include <string.h>
 
-/* An entry while its operations are made. */
-struct entry {
-  enum phase phase;
-  const char *name;
-  int64_t tokens; /* of a call */
-  int own;        /* the tokens, [1, tokens] */
-  int slot, start;
-  int last; /* the index of the last token that counts; or NONE: each is the last one of its slot */
-  int position[2]; /* by form, OF_ALL and OF_LAST: the positions of these tokens */
-  int (*made)[FORMS];
-  int *settled; /* by value that has a lead: the value at the call's tokens */
-};
-
-/* ----------------------------------------------------------------------------------- an entry */
-
-static struct op op_of(const struct entry *e, const struct op *origin, struct op op)
-{
-  op.module = origin->module;
-  op.line = origin->line;
-  op.part_of = origin->part_of;
-  op.phase = e->phase;
-  return op;
-}
-
-static int append_view(const struct entry *e, const struct op *origin, int value,
-                       struct shape shape)
-{
-  if (same_shape(graph->value[value].shape, shape)) return value;
-  const char *rule = view_equation(graph->value[value].shape, shape, origin->line);
-  return append_op_shaped(
-      op_of(e, origin, (struct op){.kind = OP_view, .nin = 1, .in = {value}, .equation = rule}),
-      shape);
-}
-
-static int append_selected(const struct entry *e, const struct op *origin, int value, int dim,
-                           int index)
-{
-  return append_op(op_of(
-      e, origin,
-      (struct op){.kind = OP_index_select, .nin = 2, .in = {value, index}, .dims = 1u << dim}));
-}
-
-/* The value in a form; it is made before. */
-static int in_form(const struct cutting *c, struct entry *e, const struct op *reader, int value,
-                   int form)
-{
-  if (value >= c->known) return value;
-  const struct value *v = &graph->value[value];
-  if (e->last == NONE && form == OF_LAST && c->along[value].dim != NONE) form = OF_ALL;
-  if (e->last == NONE && form >= AT_LAST) form += AT_ALL - AT_LAST;
-  int *made = &e->made[value][form];
-  if (*made != NONE) return *made;
-  if (c->along[value].dim != NONE && form == OF_LAST && e->made[value][OF_ALL] != NONE)
-    return *made = append_selected(e, reader, e->made[value][OF_ALL], c->along[value].dim, e->last);
-  if (c->along[value].dim == NONE && form == ENTIRE && v->op == NONE) return *made = value;
-  if (c->along[value].dim == NONE && form >= AT_ALL) {
-    const bool last = form >= AT_LAST;
-    const int whole = in_form(c, e, reader, value, ENTIRE);
-    return *made = append_selected(e, reader, whole, form - (last ? AT_LAST : AT_ALL),
-                                   e->position[last]);
-  }
-  bug("cut_time", "%s is read before it is made", printable(value_name(value)));
-}
-
-/* The value with its dimensions in another order; a view, if only those of one element move. */
-static int append_permuted(const struct entry *e, const struct op *origin, int value,
-                           const char *rule)
-{
-  const struct shape from = graph->value[value].shape;
-  struct shape to = {.ndim = from.ndim};
-  const char *order = strstr(rule, "->") + 2;
-  bool moves = false;
-  for (int d = 0, last = NONE; d < from.ndim; d++) {
-    const int at = order[d] - 'a';
-    to.size[d] = from.size[at];
-    if (to.size[d] == 1) continue;
-    moves |= at < last;
-    last = at;
-  }
-  if (!moves) return append_view(e, origin, value, to);
-  return append_op(
-      op_of(e, origin, (struct op){.kind = OP_permute, .nin = 1, .in = {value}, .equation = rule}));
-}
-
-/* A rule that moves one dimension: "abcd->dabc" for the last one to the front. */
-static const char *moving(int ndim, int from, int to)
-{
-  struct buffer b = {0};
-  for (int d = 0; d < ndim; d++) put(&b, "%c", 'a' + d);
-  put(&b, "->");
-  for (int d = 0, at = 0; d < ndim; d++) {
-    if (at == from) at++;
-    put(&b, "%c", 'a' + (d == to ? from : at++));
-  }
-  return b.text;
-}
-
-/* The value as rows of tokens: [sequences, their tokens, all else]. */
-static int rows_of(const struct entry *e, const struct op *origin, int value, int dim)
-{
-  struct shape shape = graph->value[value].shape;
-  if (dim) value = append_permuted(e, origin, value, moving(shape.ndim, dim, 0));
-  const bool slots = e->last == NONE;
-  const struct shape rows = {
-      .ndim = 3,
-      .size = {slots ? e->tokens : 1, slots ? 1 : e->tokens, elements(shape) / e->tokens}};
-  return append_view(e, origin, value, rows);
-}
-
-/* And back: so many tokens of each sequence, as in the shape, which has the call's tokens. */
-static int from_rows(const struct entry *e, const struct op *origin, int rows, struct shape shape,
-                     int dim)
-{
-  struct shape first = {.ndim = shape.ndim, .size = {e->tokens}};
-  for (int d = 0, at = 1; d < shape.ndim; d++)
-    if (d != dim) first.size[at++] = shape.size[d];
-  const int value = append_view(e, origin, rows, first);
-  return dim ? append_permuted(e, origin, value, moving(shape.ndim, 0, dim)) : value;
-}
-
-static int add_cache(const struct op *op, const char *name, struct shape shape, enum type type,
-                     const struct cutting *c)
-{
-  const char *path = op->module == NONE ? "" : graph->module[op->module].path;
-  const char *full = text("%s%s%s", path, *path ? "." : "", name);
-  for (int i = 2, again = 1; again; i++) { /* a module may have several */
-    again = 0;
-    for (int v = c->known; v < graph->nvalue && !again; v++)
-      again = graph->value[v].role == CACHE && !strcmp(graph->value[v].name, full);
-    if (again) full = text("%s%s%s_%d", path, *path ? "." : "", name, i);
-  }
-  return add_value(CACHE, full, type, shape, op->module == NONE ? 0 : op->module, op->line);
-}
-
-/* The cache of a value's last tokens, or of its sum so far, for both entries. A call of the first
-   one may write as many tokens as it has, and the last ones may be padding: those that the
-   next call reads are still there. */
-static int cache_of(struct cutting *c, const struct op *origin, int value, const char *name,
-                    int64_t back, int64_t width)
-{
-  int *kept = &c->kept[value];
-  const struct shape shape = {
-      .ndim = 3,
-      .size = {plan_options->generate.slots, back + plan_options->generate.prefill, width}};
-  if (*kept == NONE) *kept = add_cache(origin, name, shape, F32, c);
-  return *kept;
-}
-
-/* The rows of the value's tokens in this call, after those of the `back` tokens before. */
-static int append_recent(struct cutting *c, const struct entry *e, const struct op *origin,
-                         int value, int made, int64_t back)
-{
-  const int x = rows_of(e, origin, made, c->along[value].dim);
-  struct shape shape = graph->value[x].shape;
-  const int cache = cache_of(c, origin, value, "recent", back, shape.size[2]);
-  shape.size[1] += back;
-  struct op op = {.kind = OP_recent, .nin = 4, .in = {x, cache, e->slot, e->start}};
-  return append_op_shaped(op_of(e, origin, op), shape);
-}
-
-static int as_type_of(const struct entry *e, const struct op *origin, int made, int like)
-{
-  const enum type type = graph->value[like].type;
-  if (graph->value[made].type == type) return made;
-  const struct op op = {.kind = OP_cast, .nin = 1, .in = {made}, .type = type};
-  return append_op(op_of(e, origin, op));
-}
-
-/* The value that a reader takes, at the call's own tokens: of a value with a lead, the element that
-   so many tokens before have. */
-static int own_tokens(struct cutting *c, struct entry *e, const struct op *reader, int value,
-                      int form)
-{
-  const struct token_axis a = c->along[value];
-  if (value >= c->known || !a.lead || is_reshaped(reader))
-    return in_form(c, e, reader, value, form);
-  int *settled = &e->settled[value];
-  if (*settled == NONE) {
-    const int made = in_form(c, e, reader, value, OF_ALL);
-    const int rows = append_recent(c, e, reader, value, made, a.lead);
-    struct shape shape = graph->value[rows].shape;
-    shape.size[1] -= a.lead;
-    const struct op first = {.kind = OP_narrow, .nin = 1, .in = {rows}, .dims = 2};
-    const int y = append_op_shaped(op_of(e, reader, first), shape);
-    *settled =
-        as_type_of(e, reader, from_rows(e, reader, y, graph->value[made].shape, a.dim), value);
-  }
-  if (form != OF_LAST || e->last == NONE) return *settled;
-  return append_selected(e, reader, *settled, a.dim, e->last);
-}
+/* ------------------------------------------------------------------- operations of an entry */
 
 /* The operation over its own tokens, of this form, and its inputs in theirs. dim[k] is the
    dimension of output k that has the tokens, inner[k] elements for each. */
@@ -243,7 +53,7 @@ static void make_constant(const struct cutting *c, struct entry *e, const struct
   if (c->wanted[v] & 1u << ENTIRE) {
     struct op whole = *op;
     whole.phase = e->phase;
-    for (int i = 0; i < op->nin; i++) whole.in[i] = in_form(c, e, op, op->in[i], ENTIRE);
+    for (int i = 0; i < op->nin; i++) whole.in[i] = value_in_form(c, e, op, op->in[i], ENTIRE);
     const int out = append_op_like(whole, v);
     for (int k = 0; k < op->nout; k++) {
       graph->value[out + k].name = graph->value[v + k].name;
@@ -264,7 +74,7 @@ static void make_constant(const struct cutting *c, struct entry *e, const struct
       struct op own = *op;
       for (int i = 0; i < op->nin; i++) {
         const int d = dimension_having(&l, i, letter);
-        own.in[i] = in_form(c, e, op, op->in[i], d == NONE ? (int)ENTIRE : base + d);
+        own.in[i] = value_in_form(c, e, op, op->in[i], d == NONE ? (int)ENTIRE : base + d);
       }
       e->made[v][form] =
           append_own(e, op, own, &dim, (const int64_t[]){1}, last ? OF_LAST : OF_ALL);
@@ -295,8 +105,8 @@ static void make_attention(struct cutting *c, struct entry *e, int i)
   int in[3];
   struct shape s[3];
   for (int k = 0; k < 3; k++) {
-    in[k] = own_tokens(c, e, op, op->in[k], OF_ALL);
-    if (by_slot) in[k] = append_permuted(e, op, in[k], "abcd->cbad");
+    in[k] = tokens_of_call(c, e, op, op->in[k], OF_ALL);
+    if (by_slot) in[k] = permuted_in_entry(e, op, in[k], "abcd->cbad");
     s[k] = graph->value[in[k]].shape;
   }
   struct caches *kept = &c->caches[i];
@@ -306,28 +116,28 @@ static void make_attention(struct cutting *c, struct entry *e, int i)
     struct shape cache = {.ndim = 4,
                           .size = {plan_options->generate.slots, groups,
                                    plan_options->generate.context, s[1].size[3]}};
-    kept->k = add_cache(op, "k", cache, type, c);
+    kept->k = add_state_cache(op, "k", cache, type, c);
     cache.size[3] = s[2].size[3];
-    kept->v = add_cache(op, "v", cache, type, c);
+    kept->v = add_state_cache(op, "v", cache, type, c);
   }
   const int64_t each = s[0].size[1] / groups;
   struct shape grouped = {.ndim = 5,
                           .size = {s[0].size[0], groups, each, s[0].size[2], s[0].size[3]}};
-  const int queries = append_view(e, op, in[0], grouped);
+  const int queries = view_in_entry(e, op, in[0], grouped);
   grouped.size[4] = s[2].size[3];
   struct op cached =
-      op_of(e, op,
-            (struct op){.kind = OP_cached_attention,
-                        .nin = 7,
-                        .in = {queries, in[1], in[2], kept->k, kept->v, e->slot, e->start},
-                        .scalar = op->scalar});
+      op_in_entry(e, op,
+                  (struct op){.kind = OP_cached_attention,
+                              .nin = 7,
+                              .in = {queries, in[1], in[2], kept->k, kept->v, e->slot, e->start},
+                              .scalar = op->scalar});
   set_number(&cached, "window", c->window[i]);
   int y = append_op_shaped(cached, grouped);
-  y = as_type_of(e, op, y, op->out);
+  y = cast_in_entry(e, op, y, op->out);
   const struct shape together = {.ndim = 4,
                                  .size = {s[0].size[0], s[0].size[1], s[0].size[2], s[2].size[3]}};
-  y = append_view(e, op, y, together);
-  if (by_slot) y = append_permuted(e, op, y, "abcd->cbad");
+  y = view_in_entry(e, op, y, together);
+  if (by_slot) y = permuted_in_entry(e, op, y, "abcd->cbad");
   graph->value[y].name = graph->value[op->out].name;
   e->made[op->out][OF_ALL] = y;
 }
@@ -337,21 +147,21 @@ static void make_convolution(struct cutting *c, struct entry *e, const struct op
 {
   const struct shape weight = graph->value[op->in[1]].shape;
   const int64_t back = (weight.size[3] - 1) * number_of(op, "dilation_x");
-  const int made = in_form(c, e, op, op->in[0], OF_ALL);
-  int x = append_recent(c, e, op, op->in[0], made, back);
+  const int made = value_in_form(c, e, op, op->in[0], OF_ALL);
+  int x = recent_in_entry(c, e, op, op->in[0], made, back);
   const struct shape rows = graph->value[x].shape;
-  x = append_permuted(e, op, x, "abc->acb");
-  x = append_view(e, op, x,
-                  (struct shape){.ndim = 4, .size = {rows.size[0], rows.size[2], 1, rows.size[1]}});
+  x = permuted_in_entry(e, op, x, "abc->acb");
+  x = view_in_entry(
+      e, op, x, (struct shape){.ndim = 4, .size = {rows.size[0], rows.size[2], 1, rows.size[1]}});
   struct op own = *op;
   own.phase = e->phase;
-  own.in[0] = as_type_of(e, op, x, op->in[0]);
-  own.in[1] = in_form(c, e, op, op->in[1], ENTIRE);
+  own.in[0] = cast_in_entry(e, op, x, op->in[0]);
+  own.in[1] = value_in_form(c, e, op, op->in[1], ENTIRE);
   set_number(&own, "pad_x", 0);
   const struct shape shape = {.ndim = 4,
                               .size = {rows.size[0], weight.size[0], 1, rows.size[1] - back}};
   int y = append_op_shaped(own, shape);
-  if (rows.size[0] > 1) y = append_permuted(e, op, y, "abcd->dbca");
+  if (rows.size[0] > 1) y = permuted_in_entry(e, op, y, "abcd->dbca");
   graph->value[y].name = graph->value[op->out].name;
   e->made[op->out][OF_ALL] = y;
 }
@@ -359,13 +169,13 @@ static void make_convolution(struct cutting *c, struct entry *e, const struct op
 static void make_sum(struct cutting *c, struct entry *e, const struct op *op)
 {
   const int dim = c->along[op->in[0]].dim;
-  const int made = own_tokens(c, e, op, op->in[0], OF_ALL), x = rows_of(e, op, made, dim);
+  const int made = tokens_of_call(c, e, op, op->in[0], OF_ALL), x = rows_in_entry(e, op, made, dim);
   const struct shape shape = graph->value[x].shape;
-  const int cache = cache_of(c, op, op->out, "sum", 1, shape.size[2]);
+  const int cache = cache_of_value(c, op, op->out, "sum", 1, shape.size[2]);
   const struct op sum = {.kind = OP_running_sum, .nin = 4, .in = {x, cache, e->slot, e->start}};
-  const int y = append_op_shaped(op_of(e, op, sum), shape);
+  const int y = append_op_shaped(op_in_entry(e, op, sum), shape);
   e->made[op->out][OF_ALL] =
-      as_type_of(e, op, from_rows(e, op, y, graph->value[made].shape, dim), op->out);
+      cast_in_entry(e, op, from_rows_in_entry(e, op, y, graph->value[made].shape, dim), op->out);
 }
 
 static void make_of_tokens(struct cutting *c, struct entry *e, int i)
@@ -380,7 +190,7 @@ static void make_of_tokens(struct cutting *c, struct entry *e, int i)
     return;
   }
   if (is_token_margin(c, op)) {
-    e->made[op->out][OF_ALL] = in_form(c, e, op, op->in[0], OF_ALL);
+    e->made[op->out][OF_ALL] = value_in_form(c, e, op, op->in[0], OF_ALL);
     return;
   }
   if (is_over_tokens(c, op)) {
@@ -397,11 +207,12 @@ static void make_of_tokens(struct cutting *c, struct entry *e, int i)
   for (int k = 0; k < op->nin; k++) {
     const int d = dimension_having(&l, k, t.letter);
     const bool of_tokens = c->along[op->in[k]].dim != NONE;
-    own.in[k] = of_tokens ? own_tokens(c, e, op, op->in[k], form)
-                          : in_form(c, e, op, op->in[k],
-                                    d == NONE        ? (int)ENTIRE
-                                    : form == OF_ALL ? AT_ALL + d
-                                                     : AT_LAST + d);
+    own.in[k] = takes_all_keys(c, &l, t, k, op->in[k]) ? gathered_in_entry(c, e, &own, op, &l, t, k)
+                : of_tokens                         ? tokens_of_call(c, e, op, op->in[k], form)
+                                                    : value_in_form(c, e, op, op->in[k],
+                                            d == NONE        ? (int)ENTIRE
+                                                                    : form == OF_ALL ? AT_ALL + d
+                                                                                     : AT_LAST + d);
   }
   for (int k = 0; k < op->nout; k++) {
     dim[k] = c->along[op->out + k].dim;
@@ -414,15 +225,16 @@ static void make_of_tokens(struct cutting *c, struct entry *e, int i)
 static void add_output(const struct cutting *c, struct entry *e, int value)
 {
   const struct op *op = &graph->op[graph->value[value].op];
-  int y = in_form(c, e, op, value, OF_LAST);
+  int y = value_in_form(c, e, op, value, OF_LAST);
   struct shape shape = graph->value[y].shape;
   if (e->last == NONE) { /* the sequences of the entry are the slots */
     shape.size[0] = e->tokens;
     shape.size[1] = 1;
-    y = append_view(e, op, y, shape);
+    y = view_in_entry(e, op, y, shape);
   }
   if (graph->value[y].type != F32)
-    y = append_op(op_of(e, op, (struct op){.kind = OP_cast, .nin = 1, .in = {y}, .type = F32}));
+    y = append_op(
+        op_in_entry(e, op, (struct op){.kind = OP_cast, .nin = 1, .in = {y}, .type = F32}));
   /* Each rank looks for the best words of its part of the vocabulary. */
   struct op cut = {.kind = OP_redistribute,
                    .nin = 1,
@@ -435,7 +247,7 @@ static void add_output(const struct cutting *c, struct entry *e, int value)
     cut.asked |= 1u << d;
     cut.to.on[d] = (struct placement){.kind = SHARD, .dim = 2};
   }
-  if (cut.asked) y = append_op(op_of(e, op, cut));
+  if (cut.asked) y = append_op(op_in_entry(e, op, cut));
   graph->value[y].is_output = true;
   graph->value[y].name = text("%s.logits", e->name);
 }
@@ -458,17 +270,39 @@ static void add_calls(const struct cutting *c, const struct entry *e, const int 
     call.first = at[call.first];
     call.last = at[call.last];
     call.parent = call.parent == NONE ? NONE : number[call.parent];
+    call.within = call.within == NONE ? NONE : e->module[call.within];
     bool complete = true;
+    int made = 0; /* what only a training reads is not, as the last state of a recurrence */
     for (int k = 0; k < call.nin; k++)
       complete &= (call.in[k] = first_made(c, e, call.in[k])) != NONE;
-    for (int k = 0; k < call.nout; k++)
-      complete &= (call.out[k] = first_made(c, e, call.out[k])) != NONE;
-    if (!complete) {
-      call.nin = call.nout = 0;
-    }
+    while (made < call.nout && (call.out[made] = first_made(c, e, call.out[made])) != NONE) made++;
+    if (!complete || !made) call.nin = made = 0;
+    call.nout = made;
     number[i] = graph->ncall;
     GROW(graph->call, graph->ncall, graph->call_room);
     graph->call[graph->ncall++] = call;
+  }
+}
+
+static void make_any(struct cutting *c, struct entry *e, int i)
+{
+  const struct op op = graph->op[i]; /* a copy: operations are added */
+  const int entered = op.nout ? carry_entered_by(c, op.out) : NONE;
+  if (i == c->text) {
+    e->made[op.out][OF_ALL] = e->own;
+  } else if (c->scan_of[i] != NONE) {
+    make_of_step(c, e, i);
+  } else if (op.kind == OP_scan_hold) {
+    for (int k = 0; k < c->ncarry; k++)
+      if (c->carry[k].hold == i && c->live[i]) make_held(c, e, k);
+  } else if (entered != NONE && c->live[i]) {
+    make_entering(c, e, entered, &op);
+  } else if (op.kind == OP_scan_stack && c->live[i]) {
+    make_stack(c, e, &op);
+  } else if (has_no_tokens(c, &op)) {
+    make_constant(c, e, &op);
+  } else {
+    make_of_tokens(c, e, i);
   }
 }
 
@@ -477,18 +311,20 @@ static void make_entry(struct cutting *c, struct entry *e)
   e->made = alloc((size_t)c->known * sizeof *e->made);
   for (int v = 0; v < c->known; v++)
     for (int form = 0; form < FORMS; form++) e->made[v][form] = NONE;
+  e->gathered = alloc((size_t)c->known * sizeof *e->gathered);
+  for (int v = 0; v < c->known; v++) e->gathered[v] = NONE;
   e->settled = alloc((size_t)c->known * sizeof *e->settled);
   for (int v = 0; v < c->known; v++) e->settled[v] = NONE;
+  e->state = alloc((size_t)(c->ncarry + 1) * sizeof *e->state);
+  e->recalled = alloc((size_t)(c->ncarry + 1) * sizeof *e->recalled);
+  e->taken = alloc((size_t)(c->ncarry + 1) * sizeof *e->taken);
+  e->taken_in = alloc((size_t)(c->ncarry + 1) * sizeof *e->taken_in);
+  e->begun = alloc((size_t)(e->modules + 1) * sizeof *e->begun);
+  e->counted = e->counted_in = NONE;
   int *at = alloc((size_t)(c->n + 1) * sizeof *at);
   for (int i = 0; i < c->n; i++) {
     at[i] = graph->norder;
-    const struct op op = graph->op[c->op[i]]; /* a copy: operations are added */
-    if (c->op[i] == c->text)
-      e->made[op.out][OF_ALL] = e->own;
-    else if (has_no_tokens(c, &op))
-      make_constant(c, e, &op);
-    else
-      make_of_tokens(c, e, c->op[i]);
+    make_any(c, e, c->op[i]);
   }
   at[c->n] = graph->norder;
   for (int i = 0; i < c->outputs.n; i++) add_output(c, e, c->outputs.at[i]);
@@ -500,8 +336,15 @@ static void make_entry(struct cutting *c, struct entry *e)
 static int number_op(const struct entry *e, const struct op *origin, double number)
 {
   return append_op_shaped(
-      op_of(e, origin, (struct op){.kind = OP_full, .type = I32, .scalar = number}),
+      op_in_entry(e, origin, (struct op){.kind = OP_full, .type = I32, .scalar = number}),
       (struct shape){0});
+}
+
+static void begin_modules(struct entry *e)
+{
+  e->modules = graph->nmodule;
+  e->module = alloc((size_t)(e->modules + 1) * sizeof *e->module);
+  for (int m = 0; m < e->modules; m++) e->module[m] = m;
 }
 
 /* The positions of a call's tokens, from the start; none is beyond the context. */
@@ -510,7 +353,7 @@ static int positions_from(const struct cutting *c, const struct entry *e, int st
   const struct op *text_op = &graph->op[c->text];
   struct op op = {
       .kind = OP_minimum, .nin = 2, .in = {start, number_op(e, text_op, (double)(c->length - 1))}};
-  return append_op(op_of(e, text_op, op));
+  return append_op(op_in_entry(e, text_op, op));
 }
 
 static void begin_prefill(const struct cutting *c, struct entry *e)
@@ -523,13 +366,14 @@ static void begin_prefill(const struct cutting *c, struct entry *e)
                       .start = text_op.in[2],
                       .last = text_op.in[3]};
   e->tokens = graph->value[e->own].shape.size[1];
-  const int index =
-      append_op_shaped(op_of(e, &text_op, (struct op){.kind = OP_index, .dims = 1, .type = I32}),
-                       (struct shape){.ndim = 1, .size = {e->tokens}});
-  const int place =
-      append_op(op_of(e, &text_op, (struct op){.kind = OP_add, .nin = 2, .in = {e->start, index}}));
+  begin_modules(e);
+  const int index = append_op_shaped(
+      op_in_entry(e, &text_op, (struct op){.kind = OP_index, .dims = 1, .type = I32}),
+      (struct shape){.ndim = 1, .size = {e->tokens}});
+  const int place = append_op(
+      op_in_entry(e, &text_op, (struct op){.kind = OP_add, .nin = 2, .in = {e->start, index}}));
   e->position[OF_ALL] = positions_from(c, e, place);
-  e->position[OF_LAST] = append_selected(e, &text_op, e->position[OF_ALL], 0, e->last);
+  e->position[OF_LAST] = selected_in_entry(e, &text_op, e->position[OF_ALL], 0, e->last);
 }
 
 static void begin_decode(const struct cutting *c, struct entry *e)
@@ -540,11 +384,12 @@ static void begin_decode(const struct cutting *c, struct entry *e)
                       .slot = text_op.in[5],
                       .start = text_op.in[6],
                       .last = NONE};
+  begin_modules(e);
   struct shape shape = graph->value[text_op.in[4]].shape; /* [slots, 1] */
   e->tokens = shape.size[0];
   shape.size[0] = 1;
   shape.size[1] = e->tokens;
-  e->own = append_view(e, &text_op, text_op.in[4], shape);
+  e->own = view_in_entry(e, &text_op, text_op.in[4], shape);
   e->position[OF_ALL] = e->position[OF_LAST] = positions_from(c, e, e->start);
 }
 
@@ -573,8 +418,13 @@ void cut_time(void)
   for (int v = 0; v < c.known; v++) c.kept[v] = NONE;
   c.caches = alloc((size_t)graph->nop * sizeof *c.caches);
   c.window = alloc((size_t)graph->nop * sizeof *c.window);
+  c.keys = alloc((size_t)c.known * sizeof *c.keys);
+  c.ahead = alloc((size_t)c.known * sizeof *c.ahead);
+  c.own = alloc((size_t)c.known * sizeof *c.own);
+  for (int v = 0; v < c.known; v++) c.keys[v] = NONE;
   for (int v = 0; v < c.known; v++) c.along[v] = (struct token_axis){NONE, 1, 0, 0, 0};
   for (int i = 0; i < graph->nop; i++) c.caches[i] = (struct caches){NONE, NONE};
+  find_carries(&c);
   find_tokens(&c);
   find_wanted(&c);
   for (int i = 0; i < c.outputs.n; i++) graph->value[c.outputs.at[i]].is_output = false;

@@ -24,6 +24,12 @@ enum {
   FORMS = AT_LAST + MAX_DIMS
 };
 
+/* Bounds of the elements of a value for pairs of tokens: cut_pairs.c. */
+struct bounds {
+  double low, high;
+  bool known;
+};
+
 struct cutting {
   int known; /* the values of the whole text */
   int n;     /* its operations, */
@@ -43,12 +49,51 @@ struct cutting {
   } * caches;
   int *kept;       /* by value: the cache of its last tokens, or of its sum so far; or NONE */
   int64_t *window; /* by operation: how many tokens back it sees; 0: all */
+  int *scan_of;    /* by operation: the scan over tokens whose step it is of, or NONE */
+  int *place;      /* by operation of a step: which of the step's it is */
+  bool *of_step;   /* by value: an operation of a step over tokens made it */
+  int *keys; /* by value that has an element for each pair of tokens: the dimension of the keys */
+  struct bounds *ahead,
+      *own; /* bounds of those whose key is later, and of each token's with itself */
+  int ncarry, carry_room;
+  struct carry *carry;
 };
 
-/* The letter of the tokens in the operation's rule, and the elements of it for each token. */
+/* What a scan over the tokens carries from step to step. */
+struct carry {
+  int scan, hold;   /* the module; the operation scan_hold */
+  int first, place; /* the value with which the first step begins; which of a step's operations
+                       hands it on */
+  int cache;        /* of its state behind the last token, by slot; or NONE */
+};
+
+/* An entry while its operations are made. */
+struct entry {
+  enum phase phase;
+  const char *name;
+  int64_t tokens; /* of a call */
+  int own;        /* the tokens, [1, tokens] */
+  int slot, start;
+  int last; /* the index of the last token that counts; or NONE: each is the last one of its slot */
+  int position[2]; /* by form, OF_ALL and OF_LAST: the positions of these tokens */
+  int (*made)[FORMS];
+  int *settled;         /* by value that has a lead: the value at the call's tokens */
+  int *gathered;        /* by value of which all tokens are read: those; or NONE */
+  int modules, *module; /* by module of the whole text: that of its operations in the entry */
+  bool *begun;          /* by module: a scan whose steps have begun */
+  /* Of scans. For each token whether it is none behind the last one, or NONE; that of a step. */
+  int counted, counted_now, counted_in;
+  struct list *state;    /* by carry: what each step of the entry hands on */
+  int *recalled;         /* by carry: with what the call begins, */
+  int *taken, *taken_in; /* with what the step of a slot begins, and that step */
+};
+
+/* The letter of the tokens in the operation's rule, and the elements of it for each token; and
+   where it has elements for pairs of tokens, that of the keys, or NONE. */
 struct token_letter {
   int letter;
   int64_t inner;
+  int key;
 };
 
 /* -------------------------------------------------------------------------------- along_time.c */
@@ -56,6 +101,9 @@ struct token_letter {
 /* Where the tokens are in each value that the logits depend on. An operation that needs later
    tokens, or whose state a call cannot keep, is the plan's error. */
 void find_tokens(struct cutting *c);
+/* Before that: what scans carry. The carry that begins with the value, or NONE. */
+void find_carries(struct cutting *c);
+int carry_entered_by(const struct cutting *c, int value);
 /* The forms in which the logits of the last token need each value. */
 void find_wanted(struct cutting *c);
 struct token_letter letter_of_tokens(const struct cutting *c, const struct op *op,
@@ -72,8 +120,63 @@ bool is_reshaped(const struct op *op);
 bool is_token_margin(const struct cutting *c, const struct op *op);
 bool is_over_tokens(const struct cutting *c, const struct op *op);
 
+/* --------------------------------------------------------------------------------- cut_pairs.c */
+
+/* Where the keys are in what the operation makes, and its bounds; or why it cannot be continued. */
+const char *find_pairs(struct cutting *c, const struct op *op, const struct letters *l,
+                       struct token_letter t);
+/* Whether the input has the keys' tokens: then an entry takes those of all its calls. `own` is the
+   operation of the entry, whose rule may change. */
+bool takes_all_keys(const struct cutting *c, const struct letters *l, struct token_letter t, int input,
+                 int value);
+int gathered_in_entry(struct cutting *c, struct entry *e, struct op *own, const struct op *op,
+                      const struct letters *l, struct token_letter t, int i);
+
+/* --------------------------------------------------------------------------------- cut_scans.c */
+
+/* Operations of a scan over tokens in an entry: what it begins with, an operation of a step, what
+   holds a carry, the outputs of all steps. */
+void make_entering(struct cutting *c, struct entry *e, int carry, const struct op *op);
+void make_of_step(struct cutting *c, struct entry *e, int i);
+void make_held(struct cutting *c, struct entry *e, int carry);
+void make_stack(struct cutting *c, struct entry *e, const struct op *op);
+
+/* -------------------------------------------------------------------------------- time_entry.c */
+
+/* The operation in the entry, of the module and line of that of the whole text. */
+struct op op_in_entry(const struct entry *e, const struct op *origin, struct op op);
+/* Values in the entry, for an operation of the whole text: in another shape; the elements of a
+   dimension at an index; with the dimensions in another order; of the type of `like`. */
+int view_in_entry(const struct entry *e, const struct op *origin, int value, struct shape shape);
+int selected_in_entry(const struct entry *e, const struct op *origin, int value, int dim,
+                      int index);
+int permuted_in_entry(const struct entry *e, const struct op *origin, int value, const char *rule);
+int cast_in_entry(const struct entry *e, const struct op *origin, int made, int like);
+/* A value as rows of tokens, [sequences, their tokens, all else], and back: so many tokens of each
+   sequence, as in the shape, which has the call's tokens. */
+int rows_in_entry(const struct entry *e, const struct op *origin, int value, int dim);
+int from_rows_in_entry(const struct entry *e, const struct op *origin, int rows, struct shape shape,
+                       int dim);
+/* A value of the whole text in a form; it is made before. The value that a reader takes, at the
+   call's own tokens: of one with a lead, the element that so many tokens before have. */
+int value_in_form(const struct cutting *c, struct entry *e, const struct op *reader, int value,
+                  int form);
+int tokens_of_call(struct cutting *c, struct entry *e, const struct op *reader, int value,
+                   int form);
+/* A cache of the operation's module; that of a value's last tokens, or of its sum so far, for both
+   entries; the rows of a value's tokens in this call, after those of the `back` tokens before. */
+int add_state_cache(const struct op *op, const char *name, struct shape shape, enum type type,
+                    const struct cutting *c);
+int cache_of_value(struct cutting *c, const struct op *origin, int value, const char *name,
+                   int64_t back, int64_t width);
+int recent_in_entry(struct cutting *c, const struct entry *e, const struct op *origin, int value,
+                    int made, int64_t back);
+
 /* ------------------------------------------------------------------------------ visible_keys.c */
 
+/* Bounds of a constant's elements at all pairs of a query and a later key, or of a token with
+   itself. Each of the two may have no dimension: NONE. */
+struct bounds bounds_of_pairs(struct cutting *c, int value, int query_dim, int key_dim, bool own);
 /* How many tokens back, its own included, each query of the attention sees, of a text of `length`
    tokens; 0: all that come before. -1: it sees others, and why. */
 int64_t window_of_attention(const struct op *op, int64_t length, const char **why);

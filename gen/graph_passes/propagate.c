@@ -213,21 +213,33 @@ static int as_layout(struct propagating *p, int value, struct layout to, const s
   return out;
 }
 
-/* A cache's heads get the layout of the heads that are written to it first. The plan may cut it
-   further. */
+/* Cuts dimension `to` of the cache as the written value's dimension `from`, where the cache is
+   whole: the plan may have cut it further. Whether it did. */
+static bool cut_cache(struct value *cache, struct layout written, int from, int to)
+{
+  bool cut = false;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    struct placement p = written.on[d];
+    if (cache->layout.on[d].kind != REPLICATE || p.kind != SHARD || p.dim != from) continue;
+    p.dim = to;
+    cache->layout.on[d] = p;
+    cut = true;
+  }
+  return cut;
+}
+
+/* A cache's heads, or elements of a token, get the layout of those that are written to it first. */
 static void place_caches(const struct op *op)
 {
-  enum { HEADS = 1, HEADS_FROM_END = 3, FROM_CACHE_TO_WRITTEN = -2 };
+  enum { HEADS = 1, HEADS_FROM_END = 3, FROM_CACHE_TO_WRITTEN = -2, TOKEN_ELEMENTS = 2 };
   for (int i = 0; i < op->nin; i++) {
     struct value *v = &graph->value[op->in[i]];
     if (v->role != CACHE || v->placed) continue;
-    struct layout written = graph->value[op->in[i + FROM_CACHE_TO_WRITTEN]].layout;
-    for (int d = 0; d < graph->mesh.ndim; d++) {
-      struct placement p = written.on[d];
-      if (v->layout.on[d].kind != REPLICATE || p.kind != SHARD || p.dim != HEADS) continue;
-      p.dim = v->shape.ndim - HEADS_FROM_END;
-      v->layout.on[d] = p;
-    }
+    if (op->kind == OP_recent || op->kind == OP_running_sum || op->kind == OP_all_tokens)
+      cut_cache(v, graph->value[op->in[0]].layout, TOKEN_ELEMENTS, TOKEN_ELEMENTS);
+    else if (op->kind == OP_cached_attention || op->kind == OP_cached_attention_parts)
+      cut_cache(v, graph->value[op->in[i + FROM_CACHE_TO_WRITTEN]].layout, HEADS,
+                v->shape.ndim - HEADS_FROM_END);
     v->placed = true;
   }
 }
@@ -359,18 +371,38 @@ static struct before remembered(const int *order, int first, int norder)
   return b;
 }
 
+/* The cache of what a scan carries is read before the layout of what is written to it is known: it
+   gets that when all is laid out. Whether it had another. */
+static bool place_kept_state(const struct op *keep, int known)
+{
+  enum { CACHE_OF_STATE = 0, WRITTEN = 1 };
+  int written = keep->in[WRITTEN], maker = graph->value[written].op;
+  while (maker >= known && graph->op[maker].kind == OP_redistribute) {
+    written = graph->op[maker].in[0];
+    maker = graph->value[written].op;
+  }
+  struct value *cache = &graph->value[keep->in[CACHE_OF_STATE]];
+  bool cut = false;
+  for (int d = 1; d < cache->shape.ndim; d++)
+    cut |= cut_cache(cache, graph->value[written].layout, d, d);
+  return cut;
+}
+
 void propagate_from(int first)
 {
   enum { MOST_TIMES = 8 };
   int norder = graph->norder;
-  struct list holds = {0};
+  struct list holds = {0}, keeps = {0};
   int *order = alloc((size_t)(norder + 1) * sizeof *order);
   if (norder) memcpy(order, graph->order, (size_t)norder * sizeof *order);
   const struct entering enters = entering_scans();
   for (int at = first; at < norder; at++)
-    if (graph->op[order[at]].kind == OP_scan_hold) add(&holds, order[at]);
+    if (graph->op[order[at]].kind == OP_scan_hold)
+      add(&holds, order[at]);
+    else if (op_row[graph->op[order[at]].kind].keeps)
+      add(&keeps, order[at]);
   struct before b = {0};
-  if (holds.n) b = remembered(order, first, norder);
+  if (holds.n || keeps.n) b = remembered(order, first, norder);
   for (int times = 0; times < MOST_TIMES; times++) {
     bool is_new = false;
     lay_out(enters, order, first, norder);
@@ -388,6 +420,7 @@ void propagate_from(int first)
       }
       is_new |= set_layout;
     }
+    for (int i = 0; i < keeps.n; i++) is_new |= place_kept_state(&graph->op[keeps.at[i]], b.nop);
     if (!is_new) return;
     /* Restores them, with the layouts that set_layout has set. */
     for (int at = first; at < norder; at++) {

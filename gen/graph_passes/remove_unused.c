@@ -156,7 +156,7 @@ void leave_out_dead(void)
   bool *lives = alloc((size_t)graph->norder + 1);
   for (int at = graph->norder; at-- > 0;) {
     const struct op *op = &graph->op[graph->order[at]];
-    lives[at] = op->nout == 0;
+    lives[at] = op->nout == 0 || op_row[op->kind].keeps;
     for (int k = 0; k < op->nout; k++) {
       /* Whether a user of the program sees it. */
       lives[at] |= needed[op->out + k] || op->out + k == graph->loss ||

@@ -57,6 +57,24 @@ static bool compute(const struct op *op, const double *x, double *y)
   case OP_minimum:
     *y = fmin(x[0], x[1]);
     return true;
+  case OP_pow:
+    *y = pow(x[0], x[1]);
+    return true;
+  case OP_power:
+    *y = pow(x[0], op->scalar);
+    return true;
+  case OP_exp:
+    *y = exp(x[0]);
+    return true;
+  case OP_log:
+    *y = log(x[0]);
+    return true;
+  case OP_sqrt:
+    *y = sqrt(x[0]);
+    return true;
+  case OP_square:
+    *y = x[0] * x[0];
+    return true;
   case OP_neg:
     *y = -x[0];
     return true;
@@ -521,4 +539,56 @@ int64_t window_of_attention(const struct op *op, int64_t length, const char **wh
   if (!s.why && is_as_expected(&s, (int64_t[]){0, length - 1, 0, length - 1})) return s.window;
   *why = s.why;
   return -1;
+}
+
+/* -------------------------------------------------------------------------- constants of pairs */
+
+/* A constant's elements at pairs of tokens. */
+struct pairs {
+  struct visible s;
+  int value, query, key; /* its dimensions, or NONE */
+  bool own;
+  struct span all; /* of the pairs so far */
+  int64_t blocks;
+};
+
+/* Queries and keys from the first to the last; false: nothing is known, so all is. */
+static bool add_pairs(struct pairs *p, int64_t q0, int64_t q1, int64_t k0, int64_t k1)
+{
+  if (p->own ? k1 < q0 || k0 > q1 : k1 <= q0) return true;
+  const bool inside = p->own ? q0 == q1 && k0 == k1 : k0 > q1;
+  if (inside) {
+    const struct shape shape = graph->value[p->value].shape;
+    struct box box;
+    for (int d = 0; d < shape.ndim; d++) {
+      box.first[d] = d == p->query ? q0 : d == p->key ? k0 : 0;
+      box.last[d] = d == p->query ? q1 : d == p->key ? k1 : shape.size[d] - 1;
+    }
+    const struct span r = range_of(&p->s, p->value, &box);
+    p->all = (struct span){fmin(p->all.low, r.low), fmax(p->all.high, r.high), r.known};
+    return r.known;
+  }
+  if (++p->blocks > MOST_BLOCKS) return p->all.known = false;
+  const int64_t q = (q0 + q1) / 2, k = (k0 + k1) / 2;
+  return add_pairs(p, q0, q, k0, k) && (q == q1 || add_pairs(p, q + 1, q1, k0, k)) &&
+         (k == k1 || add_pairs(p, q0, q, k + 1, k1)) &&
+         (q == q1 || k == k1 || add_pairs(p, q + 1, q1, k + 1, k1));
+}
+
+struct bounds bounds_of_pairs(struct cutting *c, int value, int query_dim, int key_dim, bool own)
+{
+  const int64_t last = c->length - 1;
+  struct pairs p = {.value = value, .query = query_dim, .key = key_dim, .own = own};
+  p.all = (struct span){INFINITY, -INFINITY, true};
+  p.s.array = alloc((size_t)graph->nvalue * sizeof *p.s.array);
+  p.s.tried = alloc((size_t)graph->nvalue * sizeof *p.s.tried);
+  if (query_dim != NONE && key_dim != NONE) {
+    add_pairs(&p, 0, last, 0, last);
+  } else { /* the same for all queries, or for all keys */
+    struct box box = {{0}, {0}};
+    for (int d = 0; d < graph->value[value].shape.ndim; d++)
+      box.last[d] = graph->value[value].shape.size[d] - 1;
+    p.all = range_of(&p.s, value, &box);
+  }
+  return (struct bounds){p.all.low, p.all.high, p.all.known};
 }

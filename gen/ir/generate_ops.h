@@ -23,6 +23,18 @@ OP(recent,             "b!t!d,n!r!d,b!,b!->b!w!d", "", no_grad, "", "", "", .typ
    sums. */
 OP(running_sum,        "b!t!d,n!r!d,b!,b!->b!t!d", "", no_grad, "", "", "", .type = "f32",
    .cheap = COSTLY)
+/* All tokens of each sequence, and zeros for those that it does not have yet. The cache has c tokens
+   of a slot, and gets the new ones. */
+OP(all_tokens,         "b!t!d,n!c!d,b!,b!->b!c!d", "", no_grad, "", "", "", .type = "f32",
+   .cheap = COSTLY)
+/* A carry of a scan, between calls: the cache has that of each slot. The call begins with it, or
+   with b where a text begins: token number `start` is 0. keep_state writes b, the carry behind the
+   last token; c, the carry with which the call began, is made by then. Its result are the slots:
+   nothing needs it. */
+OP(recall_state,    "n!...,...,b!,b!->b!...", "", no_grad, "", "", "", .type = "f32",
+   .cheap = COSTLY)
+OP(keep_state,      "n!...,b!...,b!...,b!->b!:max", "", no_grad, "", "", "", .type = "f32",
+   .cheap = COSTLY, .keeps = true)
 /* The tokens of a whole text, of the type of the first input, which has those of one call:
    cut_time.c. The inputs are those of the two entries of a program that generates: tokens, slot,
    start and last of the one, tokens, slot and start of the other. `bfloat16`: the type of its

@@ -132,7 +132,7 @@ struct op_row {
   enum cheap cheap;
   enum local_step step;
   enum elements elements;
-  bool compares, copies, product, updates, takes_stored, calls, composed, idle, shows;
+  bool compares, copies, product, updates, keeps, takes_stored, calls, composed, idle, shows;
 };
 
 /* A row of element_functions.h. */

@@ -77,6 +77,8 @@
               .copies    It moves bytes within a rank's memory, without arithmetic.
               .product   It is calls of a library.
               .updates   It updates a parameter in place.
+              .keeps     It writes a cache for a later call, and runs even if nothing reads its
+                         result.
               .elements  Which numbers it makes, where all are of its first input: ALL_OF_FIRST,
                          SOME_OF_FIRST; SOME_OR_ZERO: or zero.
               .step      What it is in a redistribution, within a rank: LOCAL_STEP, from a layout to

@@ -143,6 +143,12 @@ bool batches_are_open(enum purpose purpose)
   return sources[purpose].is_open;
 }
 
+bool batches_are_bytes(void)
+{
+  const struct source *s = &sources[TRAINING];
+  return s->is_open && !s->of_set && tokens_are_bytes(&s->tokens);
+}
+
 bool batches_give_all(void)
 {
   return sources[TRAINING].is_open && sources[TRAINING].of_set;
@@ -188,9 +194,10 @@ void batches_go_on(long batch, const struct position *at)
   if (sources[TRAINING].in_order) go_on(&sources[TRAINING].order);
 }
 
-long batches_of_validation(void)
+long batches_of_epoch(enum purpose purpose)
 {
-  const struct order *o = &sources[VALIDATION].order;
+  const struct order *o = &sources[purpose].order;
+  if (!sources[purpose].in_order) return 0;
   return (long)(o->samples / o->batch + (!o->drops && o->samples % o->batch > 0));
 }
 

@@ -241,6 +241,8 @@ static const struct instance instances[] = {
     {OP_recent, .in = {"a3b", "36b", "#a", "#a"}, .out = {"a5b"}},
     {OP_recent, .in = {"2cb", "39b", "#2", "#2"}, .out = {"29b"}},
     {OP_running_sum, .in = {"acb", "39b", "#a", "#a"}, .out = {"acb"}},
+    {OP_recall_state, .in = {"3bc", "bc", "#a", "#a"}, .out = {"abc"}},
+    {OP_keep_state, .in = {"3bc", "abc", "abc", "#a"}, .out = {"a"}},
     {OP_attention_back, .in = {"a(bc)d3", "a(bc)d2", "abe2", "abe3", "a(bc)d3", "a(bc)d"},
      .out = {"a(bc)d2", "abe2", "abe3"}},
     {OP_attention_back, .in = {"a(bc)d2", "a(bc)d2", "abd2", "abd2", "a(bc)d2", "a(bc)d"},
@@ -384,10 +386,15 @@ static int append_instance(const struct instance *instance, const int64_t *size,
   return n ? append_op_outputs(op, out, n) : append_op(op);
 }
 
+static bool keeps_state(enum op_kind kind)
+{
+  return kind == OP_recall_state || kind == OP_keep_state;
+}
+
 static bool has_caches(const struct op *op)
 {
   return op->kind == OP_cached_attention || op->kind == OP_cached_attention_parts ||
-         op->kind == OP_recent || op->kind == OP_running_sum;
+         op->kind == OP_recent || op->kind == OP_running_sum || keeps_state(op->kind);
 }
 
 /* Adds the instance to the graph, on inputs of its own. */
@@ -398,8 +405,9 @@ __attribute__((unused)) static const struct op *instantiate(const struct instanc
   for (; op.nin < MAX_INPUTS && instance->in[op.nin]; op.nin++) {
     const char *in = instance->in[op.nin];
     const bool keeps_tokens = op.kind == OP_recent || op.kind == OP_running_sum;
-    const bool is_cache =
-        keeps_tokens ? op.nin == 1 : has_caches(&op) && (op.nin == 3 || op.nin == 4);
+    const bool is_cache = keeps_state(op.kind) ? op.nin == 0
+                          : keeps_tokens       ? op.nin == 1
+                                               : has_caches(&op) && (op.nin == 3 || op.nin == 4);
     op.in[op.nin] =
         given(is_cache ? CACHE : BATCH, "x", shape_in_letters(in, size), (struct layout){0});
     graph->value[op.in[op.nin]].type = type_in_letters(in);
@@ -493,7 +501,13 @@ static struct array suitable_input(const struct op *op, int i, const struct arra
   const enum type type = graph->value[op->in[i]].type;
   for (int64_t k = 0, n = elements(x.shape); k < n; k++) x.at[k] = suitable(op, i);
   /* Slots of their own, or none; and a place in the cache. */
-  for (int64_t k = 0; has_caches(op) && i > op->nin - 3 && k < x.shape.size[0]; k++) {
+  for (int64_t k = 0; keeps_state(op->kind) && type == I32 && k < x.shape.size[0]; k++) {
+    const int64_t slots = graph->value[op->in[0]].shape.size[0];
+    const bool is_start = op->kind == OP_recall_state && i == op->nin - 1;
+    x.at[k] = is_start ? draw_below(3) : k < slots && draw_below(5) ? (double)k : -1;
+  }
+  const bool is_place = has_caches(op) && !keeps_state(op->kind) && i > op->nin - 3;
+  for (int64_t k = 0; is_place && k < x.shape.size[0]; k++) {
     const struct shape cache = graph->value[op->in[op->nin == 4 ? 1 : 3]].shape;
     const int64_t context = op->nin == 4                      ? 2 * cache.size[1]
                             : op->kind == OP_cached_attention ? cache.size[2]

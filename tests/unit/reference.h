@@ -1201,6 +1201,29 @@ static bool run_recent(const struct op *op, const struct array *in, struct array
   return true;
 }
 
+/* Inputs: the cache, what a text begins with, each sequence's slot and its first token's number. */
+static bool run_recall_state(const struct op *op, const struct array *in, struct array *out,
+                             const struct places *at)
+{
+  (void)at, (void)op;
+  const int64_t n = elements(in[1].shape);
+  for (int64_t b = 0; b < in[2].shape.size[0]; b++) {
+    const int64_t slot = (int64_t)in[2].at[b];
+    const bool begins = slot < 0 || in[3].at[b] == 0;
+    for (int64_t i = 0; i < n; i++)
+      out[0].at[b * n + i] = begins ? in[1].at[i] : in[0].at[slot * n + i];
+  }
+  return true;
+}
+
+static bool run_keep_state(const struct op *op, const struct array *in, struct array *out,
+                           const struct places *at)
+{
+  (void)at, (void)op;
+  for (int64_t b = 0; b < in[3].shape.size[0]; b++) out[0].at[b] = in[3].at[b];
+  return true;
+}
+
 static bool run_running_sum(const struct op *op, const struct array *in, struct array *out,
                             const struct places *at)
 {
@@ -1624,6 +1647,10 @@ static reference *reference_of(enum op_kind kind)
     return run_recent;
   case OP_running_sum:
     return run_running_sum;
+  case OP_recall_state:
+    return run_recall_state;
+  case OP_keep_state:
+    return run_keep_state;
   case OP_conv2d:
   case OP_conv2d_back_input:
   case OP_conv2d_back_weight:

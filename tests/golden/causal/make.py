@@ -3,12 +3,14 @@
 
     make.py [FAMILY...]   by default those of the tests; `all`: every family below
 
-Needs PyTorch 2.15 and transformers 5.24. Writes FAMILY.pt2 and FAMILY.json: {"runs": [{"prompt", "tokens", "top5"}]}."""
+Needs PyTorch 2.15 and transformers 5.24. Writes FAMILY.json, {"runs": [{"prompt", "tokens", "top5"}]}, and FAMILY.pt2; of
+recurrent models, whose code has a fixed number of tokens, FAMILY.safetensors (tests/plans/causal/recurrent.lua)."""
 import json
 import os
 import sys
 
 import torch
+from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 COMMON = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
@@ -29,7 +31,14 @@ FAMILIES = {
                         v_head_dim=8, n_shared_experts=1, **EXPERTS),
     "lfm2": dict(layer_types=["conv", "full_attention"], conv_L_cache=3),
 }
-OF_TESTS = ["exaone4", "gpt_neox", "lfm2", "opt"]
+RECURRENT = {
+    "mamba2": dict(num_heads=8, head_dim=8, state_size=4, n_groups=2, expand=2, layer_norm_epsilon=1e-5,
+                   tie_word_embeddings=False),
+    "rwkv": dict(context_length=128, rescale_every=0),
+    "qwen3_next": dict(layer_types=["linear_attention", "full_attention"], mlp_only_layers=[0, 1], linear_num_value_heads=4,
+                       linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8, linear_conv_kernel_dim=4),
+}
+OF_TESTS = ["exaone4", "gpt_neox", "lfm2", "opt", *RECURRENT]
 
 
 class Logits(torch.nn.Module):
@@ -54,18 +63,20 @@ def greedy(model, prompt, count):
 
 def make(family, folder):
     torch.manual_seed(1)
-    settings = {**COMMON, **FAMILIES[family]}
+    settings = {**COMMON, **(FAMILIES[family] if family in FAMILIES else RECURRENT[family])}
     if family == "falcon":
         settings.pop("head_dim")
     config = AutoConfig.for_model(family, **settings)
     model = Logits(AutoModelForCausalLM.from_config(config).eval())
     for parameter in model.parameters():
-        if parameter.dim() > 1:
-            torch.nn.init.normal_(parameter, std=0.15)
-    sizes = ({1: torch.export.Dim("tokens", min=2, max=128)},)
-    with torch.no_grad():
-        exported = torch.export.export(model, (torch.randint(3, 96, (1, 24)),), dynamic_shapes=sizes, strict=False)
-    torch.export.save(exported, os.path.join(folder, family + ".pt2"))
+        if parameter.dim() > 1 or family in RECURRENT:
+            wide = family in RECURRENT and parameter.dim() != 2
+            torch.nn.init.normal_(parameter, std=0.4 if wide else 0.15)
+    if family in RECURRENT:
+        save_file({name: t.contiguous() for name, t in model.model.state_dict().items()},
+                  os.path.join(folder, family + ".safetensors"))
+    else:
+        export(model, os.path.join(folder, family + ".pt2"))
     runs = []
     for count in (1, 4, 9, 17, 30):
         torch.manual_seed(count)
@@ -75,7 +86,14 @@ def make(family, folder):
         file.write("\n")
 
 
+def export(model, path):
+    sizes = ({1: torch.export.Dim("tokens", min=2, max=128)},)
+    with torch.no_grad():
+        exported = torch.export.export(model, (torch.randint(3, 96, (1, 24)),), dynamic_shapes=sizes, strict=False)
+    torch.export.save(exported, path)
+
+
 if __name__ == "__main__":
     names = sys.argv[1:] or OF_TESTS
-    for name in list(FAMILIES) if names == ["all"] else names:
+    for name in [*FAMILIES, *RECURRENT] if names == ["all"] else names:
         make(name, os.path.dirname(os.path.abspath(__file__)))

@@ -4,7 +4,8 @@
 
 local args = settings{
   {"kind", "mixed", "the model", choices = {"attention", "window", "convolution", "shift", "sum", "positions", "mixed",
-    "experts", "mean", "norm", "ahead", "chosen", "reversed", "late", "random"}}, {"draw", 1, "of kind=random: which model", type = "whole"},
+    "experts", "lstm", "gru", "mamba2", "rwkv", "delta", "prefix_max", "mean", "norm", "ahead", "chosen", "reversed", "late",
+    "last_state", "random"}}, {"draw", 1, "of kind=random: which model", type = "whole"},
   {"whole", false, "over whole texts"}, {"tp", 1, "ranks"}, {"tokens", 48, "of a text"}, {"slots", 1, "of the caches"},
   {"prefill", 8, "tokens of a call"}, {"cache_dtype", "float32", "of the caches"},
 }
@@ -15,6 +16,67 @@ local function in_heads(x, n) -- [b, t, n * size]
   local s = x:size()
   return x:view(s[1], s[2], n, s[3] // n):transpose(1, 2)
 end
+
+-- Recurrences, x [b, t, dim].
+local N, E = 3, 4 -- of the states: rows of a head; elements of one
+local H = dim // E
+local recurrent = {
+  lstm = function(self, x) return (self.rnn(x)) end,
+  gru = function(self, x) return (self.rnn(x)) end,
+  last_state = function(self, x) -- every token sees the state behind the last one
+    local y, last = self.rnn(x)
+    return y + last:select(0, 0):unsqueeze(1)
+  end,
+  mamba2 = function(self, x) -- a convolution, a selective state space, a gate
+    local s, t = x:size(), x:size()[2]
+    local z, u, b, c, dt = self.into(x):split({dim, dim, N, N, H}, -1)
+    u = F.silu(self.conv(u:transpose(1, 2)):narrow(2, 0, t):transpose(1, 2)):view(s[1], t, H, E)
+    dt = F.softplus(dt + self.dt_bias)
+    local a = (dt * -self.a_log:exp()):exp()
+    local v = (dt:unsqueeze(-1) * u):unsqueeze(-1) * b:unsqueeze(2):unsqueeze(2)
+    local _, y = F.scan(function(h, e)
+      h = h * e.a:unsqueeze(-1):unsqueeze(-1) + e.v
+      return h, (h * e.c:unsqueeze(1):unsqueeze(1)):sum(-1)
+    end, F.zeros{s[1], H, E, N}, {a = a, v = v, c = c}, 1)
+    y = y + self.skip:unsqueeze(-1) * u
+    return y:reshape(s[1], t, dim) * F.silu(z)
+  end,
+  rwkv = function(self, x) -- a shift by a token; sums of values that decay, with a bonus for the token's own
+    local t = x:size()[2]
+    local before = F.pad(x, {0, 0, 1, 0}):narrow(1, 0, t)
+    local m = F.sigmoid(self.mix)
+    local k, v = self.wq(x * m + before * (1 - m)), self.wv2(x)
+    local decay, bonus = -self.mix:exp(), self.bonus
+    local _, y = F.scan(function(carry, e)
+      local most = F.maximum(carry.most, e.k + bonus)
+      local p, q = (carry.most - most):exp(), (e.k + bonus - most):exp()
+      local out = (carry.num * p + e.v * q) / (carry.den * p + q)
+      most = F.maximum(carry.most + decay, e.k)
+      p, q = (carry.most + decay - most):exp(), (e.k - most):exp()
+      return {num = carry.num * p + e.v * q, den = carry.den * p + q, most = most}, out
+    end, {num = F.zeros{x:size()[1], dim}, den = F.zeros{x:size()[1], dim}, most = F.full({x:size()[1], dim}, -1e30)}, {k = k, v = v}, 1)
+    return F.sigmoid(self.wo(x)) * y
+  end,
+  delta = function(self, x) -- the gated delta rule: what the key recalls is taken out of the state before its value comes in
+    local s, t = x:size(), x:size()[2]
+    local function unit(y) return y / ((y * y):sum(-1, true) + 1e-6):sqrt() end
+    local q, k = unit(self.wq(x):view(s[1], t, H, E)), unit(self.wv2(x):view(s[1], t, H, E))
+    local v = self.wo(x):view(s[1], t, H, E)
+    local beta = F.sigmoid(self.gates(x):narrow(-1, 0, H))
+    local g = -F.softplus(self.gates(x):narrow(-1, H, H)):exp() / 8
+    local _, y = F.scan(function(h, e) -- h [b, H, key, value]
+      h = h * e.g:exp():unsqueeze(-1):unsqueeze(-1)
+      local seen = (h * e.k:unsqueeze(-1)):sum(2)
+      h = h + e.k:unsqueeze(-1) * ((e.v - seen) * e.beta:unsqueeze(-1)):unsqueeze(2)
+      return h, (h * e.q:unsqueeze(-1)):sum(2)
+    end, self.first:expand{s[1], H, E, E}, {q = q, k = k, v = v, g = g, beta = beta}, 1)
+    return y:reshape(s[1], t, dim)
+  end,
+  prefix_max = function(_, x)
+    local _, y = F.scan(function(m, e) m = F.maximum(m, e) return m, m end, F.full({x:size()[1], dim}, -1e30), x, 1)
+    return y
+  end,
+}
 
 local function mixed(self, kind, x)
   local s = x:size()
@@ -37,6 +99,8 @@ local function mixed(self, kind, x)
     return x * F.softmax(x, 1)
   elseif kind == "norm" then
     return x
+  elseif recurrent[kind] then
+    return recurrent[kind](self, x)
   end
   local q, k, v = in_heads(self.wq(x), heads), in_heads(self.wk(x), heads // 2), in_heads(self.wv(x), heads // 2)
   local y
@@ -118,6 +182,20 @@ local Block = nn.module("Block", function(self, kind)
   if kind == "convolution" or kind == "late" then
     self.conv = nn.Conv1d(dim, dim, 4, {groups = dim, padding = kind == "late" and 2 or 3})
   end
+  if kind == "lstm" then self.rnn = nn.LSTM(dim, dim, 2, true, true) end
+  if kind == "gru" or kind == "last_state" then self.rnn = nn.GRU(dim, dim, 1, true, true) end
+  if kind == "mamba2" then
+    self.into = nn.Linear(dim, 2 * dim + 2 * N + H, {bias = false})
+    self.conv = nn.Conv1d(dim, dim, 4, {groups = dim, padding = 3})
+    for _, name in ipairs{"dt_bias", "a_log", "skip"} do self[name] = nn.Parameter{H, init = nn.init.normal(0, 1)} end
+  end
+  if kind == "rwkv" or kind == "delta" then self.wv2 = nn.Linear(dim, dim) end
+  if kind == "rwkv" then
+    self.mix, self.bonus = nn.Parameter{dim, init = nn.init.normal(0, 1)}, nn.Parameter{dim, init = nn.init.normal(0, 1)}
+  end
+  if kind == "delta" then
+    self.gates, self.first = nn.Linear(dim, 2 * H), nn.Parameter{1, H, E, E, init = nn.init.normal(0, 1)}
+  end
   self.up, self.down = nn.Linear(dim, 2 * dim), nn.Linear(2 * dim, dim)
   if kind == "experts" then self.moe = nn.MoE(dim, {experts = 4, top_k = 2, hidden = dim}) end
   function self:forward(x)
@@ -149,7 +227,9 @@ local Model = nn.module("Model", function(self)
 end)
 
 local model = Model()
-if args.tp > 1 then parallelize(model, mesh.tp, auto()) end
+if args.tp > 1 then -- a GRU's hidden units by hand: auto() cuts its gates where nothing may be cut
+  parallelize(model, mesh.tp, args.kind == "gru" and {["layers.0.rnn"] = Colwise(), output = Colwise()} or auto())
+end
 if args.whole then
   return infer{model = model, batch = {tokens = randint(vocab){2, T}},
     outputs = function(m, b) return {logits = m(b.tokens)} end}

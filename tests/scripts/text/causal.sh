@@ -16,14 +16,33 @@ run() {
     { tail -n 20 "$2.messages"; fail "$1 ended with status $?"; return 1; }
 }
 
-# archive NAME KIND FAMILY DEFINITIONS...
-archive() {
-  local name=$1 kind=$2 family=$3
-  make "$name" "$kind" plans/generate.lua -D model="$of/$family.pt2" -D context=64 "${@:4}" || return
+# of_transformers NAME FAMILY: the program's greedy tokens are those of transformers.
+of_transformers() {
+  local name=$1 family=$2
   "$TOOLS/compare_answers" prompts "$of/$family.json" > "$WORK/$name.jsonl"
-  run "$name" "$WORK/$name.out" --prompts "$WORK/$name.jsonl" --tokens 20 || return
+  run "$name" "$WORK/$name.out" --prompts "$WORK/$name.jsonl" --tokens 20 "${@:3}" || return
   echo "$name:"
   "$TOOLS/compare_answers" greedy "$of/$family.json" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
+}
+
+# family NAME KIND DEFINITIONS...: a model of lib/families.lua, by its config.json, from the text that trains.
+family() {
+  local name=$1 kind=$2 from=$golden/families/$1
+  make "$name" "$kind" plans/generate.lua -D config="$from/config.json" -D context=32 "${@:3}" || return
+  "$TOOLS/compare_answers" prompts "$from/generate.json" > "$WORK/$name.jsonl"
+  run "$name" "$WORK/$name.out" --weights "$from/model.safetensors" --prompts "$WORK/$name.jsonl" --tokens 12 || return
+  echo "$name:"
+  "$TOOLS/compare_answers" greedy "$from/generate.json" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
+}
+
+# archive NAME KIND FAMILY DEFINITIONS...
+archive() {
+  make "$1" "$2" plans/generate.lua -D model="$of/$3.pt2" -D context=64 "${@:4}" && of_transformers "$1" "$3"
+}
+
+# recurrent NAME KIND FAMILY DEFINITIONS...: the model in the plan language, with weights of transformers.
+recurrent() {
+  make "$1" "$2" tests/plans/causal/recurrent.lua -D model="$3" "${@:4}" && of_transformers "$1" "$3" --weights "$of/$3.safetensors"
 }
 
 printf '{"ids": %s}\n' '[7]' '[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8]' > "$WORK/prompts.jsonl"
@@ -48,16 +67,34 @@ refused() {
   grep -q "$plan:[0-9]*: error: generate: $2" "$WORK/$1.said" || { cat "$WORK/$1.said"; fail "$1: other words"; }
 }
 
+if [ -z "${MODELS:-}" ]; then # MODELS="mamba2 rwkv": these own models alone, in all ways
 beside "$WORK/1.log" archive exaone4 plain exaone4 -D prefill=7 -D slots=3
 beside "$WORK/2.log" archive lfm2_tp2 plain lfm2 -D prefill=8 -D slots=2 -D tp=2
 beside "$WORK/3.log" archive opt_cuda cuda opt -D prefill=16 -D slots=2
+beside "$WORK/6.log" recurrent mamba2_tp2 plain mamba2 -D prefill=7 -D slots=3 -D tp=2
+beside "$WORK/7.log" recurrent qwen3_next plain qwen3_next -D prefill=8 -D slots=2
+in_ci beside "$WORK/8.log" recurrent rwkv sanitized rwkv -D prefill=5
+in_ci beside "$WORK/9.log" recurrent mamba2_cuda cuda mamba2 -D prefill=8 -D slots=3
 in_ci beside "$WORK/4.log" archive gpt_neox_tp3 sanitized gpt_neox -D prefill=8 -D slots=6 -D tp=3
 in_ci beside "$WORK/5.log" archive lfm2_cuda cuda lfm2 -D prefill=8 -D slots=3
+n=0
+for folder in "$golden"/families/*/; do
+  name=$(basename "$folder") long=() n=$((n + 1))
+  [ $((n % 6)) -eq 0 ] || ci_cases || continue
+  if grep -Eq '"(attn_logit_softcapping": [0-9]|model_type": "gpt_oss)' "$folder/config.json"; then
+    ! "$TPGEN" plans/generate.lua -o "$WORK/refused" -D config="$folder/config.json" > "$WORK/$name.said" 2>&1 &&
+      grep -q "error: generate: .* sinks, a softcap" "$WORK/$name.said" || { cat "$WORK/$name.said"; fail "$name is not refused"; }
+    continue
+  fi
+  [ "$name" != phi4 ] || long=(-D long_rope=true)
+  beside "$WORK/family_$n.log" family "$name" plain -D prefill=8 -D slots=2 -D tp=$((n % 3 + 1)) "${long[@]}"
+done
+fi
 n=10
-for model in mixed positions window convolution shift sum norm; do
-  for way in "plain -D prefill=5 -D slots=2" "sanitized -D prefill=1" "plain -D prefill=48 -D slots=2 -D tp=2" \
+for model in ${MODELS:-mixed positions window convolution shift sum norm lstm gru mamba2 rwkv delta prefix_max}; do
+  for way in "plain -D prefill=3 -D slots=2" "sanitized -D prefill=1" "plain -D prefill=48 -D slots=2 -D tp=2" \
     "cuda -D prefill=8 -D slots=3"; do
-    [ $model = mixed ] || [ $((n % 7)) -eq 0 ] || all_cases || { n=$((n + 1)); continue; }
+    [ $model = mixed ] || [ $((n % 7)) -eq 0 ] || all_cases || [ -n "${MODELS:-}" ] || { n=$((n + 1)); continue; }
     read -r kind definitions <<< "$way"
     # shellcheck disable=SC2086
     beside "$WORK/$n.log" own "${model}_$n" "$kind" $model $definitions
@@ -76,6 +113,7 @@ drawn() {
   rm -rf "$WORK/drawn_$1" "$WORK/drawn_$1.whole"
 }
 count=2
+[ -z "${MODELS:-}" ] || count=0
 ! ci_cases || count=6
 ! all_cases || count=600
 for ((number = 1; number <= count; number++)); do beside "$WORK/drawn_$number.log" drawn $number; done
@@ -85,5 +123,6 @@ refused mean "mean of layers.0 takes all tokens of the text together"
 refused ahead "scaled_dot_product_attention of layers.0 sees later tokens"
 refused chosen "softmax of layers.0 takes all tokens of the text together"
 refused reversed "flip of layers.0 needs other tokens"
+refused last_state "stack of layers.0.rnn reads what a scan hands on behind the last token of the text"
 refused late "conv1d of layers.0.conv needs later tokens"
 finish "archives and own models continue texts as they read them whole"

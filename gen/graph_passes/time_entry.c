@@ -1,0 +1,179 @@
+/* time_entry.c: a part of the pass cut_time: operations that are added to an entry, and the values
+   of the whole text as an entry has them. */
+#include "graph_passes/graph_passes.h"
+
+#include <string.h>
+
+struct op op_in_entry(const struct entry *e, const struct op *origin, struct op op)
+{
+  op.module = origin->module == NONE ? NONE : e->module[origin->module];
+  op.line = origin->line;
+  op.part_of = origin->part_of;
+  op.phase = e->phase;
+  return op;
+}
+
+int view_in_entry(const struct entry *e, const struct op *origin, int value, struct shape shape)
+{
+  if (same_shape(graph->value[value].shape, shape)) return value;
+  const char *rule = view_equation(graph->value[value].shape, shape, origin->line);
+  return append_op_shaped(
+      op_in_entry(e, origin,
+                  (struct op){.kind = OP_view, .nin = 1, .in = {value}, .equation = rule}),
+      shape);
+}
+
+int selected_in_entry(const struct entry *e, const struct op *origin, int value, int dim, int index)
+{
+  return append_op(op_in_entry(
+      e, origin,
+      (struct op){.kind = OP_index_select, .nin = 2, .in = {value, index}, .dims = 1u << dim}));
+}
+
+/* The value in a form; it is made before. */
+int value_in_form(const struct cutting *c, struct entry *e, const struct op *reader, int value,
+                  int form)
+{
+  if (value >= c->known) return value;
+  const struct value *v = &graph->value[value];
+  if (e->last == NONE && form == OF_LAST && c->along[value].dim != NONE) form = OF_ALL;
+  if (e->last == NONE && form >= AT_LAST) form += AT_ALL - AT_LAST;
+  int *made = &e->made[value][form];
+  if (*made != NONE) return *made;
+  if (c->along[value].dim != NONE && form == OF_LAST && e->made[value][OF_ALL] != NONE)
+    return *made =
+               selected_in_entry(e, reader, e->made[value][OF_ALL], c->along[value].dim, e->last);
+  if (c->along[value].dim == NONE && form == ENTIRE && v->op == NONE) return *made = value;
+  if (c->along[value].dim == NONE && form >= AT_ALL) {
+    const bool last = form >= AT_LAST;
+    const int whole = value_in_form(c, e, reader, value, ENTIRE);
+    return *made = selected_in_entry(e, reader, whole, form - (last ? AT_LAST : AT_ALL),
+                                     e->position[last]);
+  }
+  bug("cut_time", "%s is read before it is made", printable(value_name(value)));
+}
+
+/* The value with its dimensions in another order; a view, if only those of one element move. */
+int permuted_in_entry(const struct entry *e, const struct op *origin, int value, const char *rule)
+{
+  const struct shape from = graph->value[value].shape;
+  struct shape to = {.ndim = from.ndim};
+  const char *order = strstr(rule, "->") + 2;
+  bool moves = false;
+  for (int d = 0, last = NONE; d < from.ndim; d++) {
+    const int at = order[d] - 'a';
+    to.size[d] = from.size[at];
+    if (to.size[d] == 1) continue;
+    moves |= at < last;
+    last = at;
+  }
+  if (!moves) return view_in_entry(e, origin, value, to);
+  return append_op(op_in_entry(
+      e, origin, (struct op){.kind = OP_permute, .nin = 1, .in = {value}, .equation = rule}));
+}
+
+/* A rule that moves one dimension: "abcd->dabc" for the last one to the front. */
+static const char *moving(int ndim, int from, int to)
+{
+  struct buffer b = {0};
+  for (int d = 0; d < ndim; d++) put(&b, "%c", 'a' + d);
+  put(&b, "->");
+  for (int d = 0, at = 0; d < ndim; d++) {
+    if (at == from) at++;
+    put(&b, "%c", 'a' + (d == to ? from : at++));
+  }
+  return b.text;
+}
+
+/* The value as rows of tokens: [sequences, their tokens, all else]. */
+int rows_in_entry(const struct entry *e, const struct op *origin, int value, int dim)
+{
+  struct shape shape = graph->value[value].shape;
+  if (dim) value = permuted_in_entry(e, origin, value, moving(shape.ndim, dim, 0));
+  const bool slots = e->last == NONE;
+  const struct shape rows = {
+      .ndim = 3,
+      .size = {slots ? e->tokens : 1, slots ? 1 : e->tokens, elements(shape) / e->tokens}};
+  return view_in_entry(e, origin, value, rows);
+}
+
+/* And back: so many tokens of each sequence, as in the shape, which has the call's tokens. */
+int from_rows_in_entry(const struct entry *e, const struct op *origin, int rows, struct shape shape,
+                       int dim)
+{
+  struct shape first = {.ndim = shape.ndim, .size = {shape.size[dim]}};
+  for (int d = 0, at = 1; d < shape.ndim; d++)
+    if (d != dim) first.size[at++] = shape.size[d];
+  const int value = view_in_entry(e, origin, rows, first);
+  return dim ? permuted_in_entry(e, origin, value, moving(shape.ndim, 0, dim)) : value;
+}
+
+int add_state_cache(const struct op *op, const char *name, struct shape shape, enum type type,
+                    const struct cutting *c)
+{
+  const char *path = op->module == NONE ? "" : graph->module[op->module].path;
+  const char *full = text("%s%s%s", path, *path ? "." : "", name);
+  for (int i = 2, again = 1; again; i++) { /* a module may have several */
+    again = 0;
+    for (int v = c->known; v < graph->nvalue && !again; v++)
+      again = graph->value[v].role == CACHE && !strcmp(graph->value[v].name, full);
+    if (again) full = text("%s%s%s_%d", path, *path ? "." : "", name, i);
+  }
+  return add_value(CACHE, full, type, shape, op->module == NONE ? 0 : op->module, op->line);
+}
+
+/* The cache of a value's last tokens, or of its sum so far, for both entries. A call of the first
+   one may write as many tokens as it has, and the last ones may be padding: those that the
+   next call reads are still there. */
+int cache_of_value(struct cutting *c, const struct op *origin, int value, const char *name,
+                   int64_t back, int64_t width)
+{
+  int *kept = &c->kept[value];
+  const struct shape shape = {
+      .ndim = 3,
+      .size = {plan_options->generate.slots, back + plan_options->generate.prefill, width}};
+  if (*kept == NONE) *kept = add_state_cache(origin, name, shape, F32, c);
+  return *kept;
+}
+
+/* The rows of the value's tokens in this call, after those of the `back` tokens before. */
+int recent_in_entry(struct cutting *c, const struct entry *e, const struct op *origin, int value,
+                    int made, int64_t back)
+{
+  const int x = rows_in_entry(e, origin, made, c->along[value].dim);
+  struct shape shape = graph->value[x].shape;
+  const int cache = cache_of_value(c, origin, value, "recent", back, shape.size[2]);
+  shape.size[1] += back;
+  struct op op = {.kind = OP_recent, .nin = 4, .in = {x, cache, e->slot, e->start}};
+  return append_op_shaped(op_in_entry(e, origin, op), shape);
+}
+
+int cast_in_entry(const struct entry *e, const struct op *origin, int made, int like)
+{
+  const enum type type = graph->value[like].type;
+  if (graph->value[made].type == type) return made;
+  const struct op op = {.kind = OP_cast, .nin = 1, .in = {made}, .type = type};
+  return append_op(op_in_entry(e, origin, op));
+}
+
+/* The value that a reader takes, at the call's own tokens: of a value with a lead, the element that
+   so many tokens before have. */
+int tokens_of_call(struct cutting *c, struct entry *e, const struct op *reader, int value, int form)
+{
+  const struct token_axis a = c->along[value];
+  if (value >= c->known || !a.lead || is_reshaped(reader))
+    return value_in_form(c, e, reader, value, form);
+  int *settled = &e->settled[value];
+  if (*settled == NONE) {
+    const int made = value_in_form(c, e, reader, value, OF_ALL);
+    const int rows = recent_in_entry(c, e, reader, value, made, a.lead);
+    struct shape shape = graph->value[rows].shape;
+    shape.size[1] -= a.lead;
+    const struct op first = {.kind = OP_narrow, .nin = 1, .in = {rows}, .dims = 2};
+    const int y = append_op_shaped(op_in_entry(e, reader, first), shape);
+    *settled = cast_in_entry(
+        e, reader, from_rows_in_entry(e, reader, y, graph->value[made].shape, a.dim), value);
+  }
+  if (form != OF_LAST || e->last == NONE) return *settled;
+  return selected_in_entry(e, reader, *settled, a.dim, e->last);
+}
