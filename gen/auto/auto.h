@@ -109,11 +109,20 @@ struct cost_table {
   bool is_gone;
 };
 
-/* A variable that was eliminated: its value by those of its neighbours. */
+/* A table of a variable, its last one, by some of the variable's neighbours. */
+struct table_of_variable {
+  double *cost;
+  size_t stride[MOST_SCOPE]; /* by neighbour; 0: it has not this one */
+};
+
+/* A variable that was eliminated: its value by those of its neighbours, or the tables from which it
+   follows. */
 struct elimination {
   int variable, n, neighbour[MOST_SCOPE];
-  uint16_t *value; /* NULL: it is `fixed` */
-  int fixed;
+  uint16_t *value;
+  int ntable;
+  struct table_of_variable *table;
+  int fixed; /* its value, where there is neither */
 };
 
 struct cost_tables {
@@ -123,6 +132,7 @@ struct cost_tables {
   struct cost_table *table;
   int ndecision, decision_room;
   struct elimination *decision;
+  size_t kept_cells; /* of tables in decisions */
   bool is_exact;
 };
 

@@ -117,11 +117,6 @@ static double *with_last(const struct cost_tables *t, const struct cost_table *x
 
 static void fix(struct cost_tables *t, int variable, int value);
 
-static void add_tables(double *sum, const double *a, const double *b, int n)
-{
-  for (int i = 0; i < n; i++) sum[i] = a[i] + b[i];
-}
-
 /* In several strands, which a processor follows side by side. */
 double least_of_list(const double *list, int n)
 {
@@ -136,69 +131,129 @@ double least_of_list(const double *list, int n)
   return least[0];
 }
 
-/* Puts one table in the place of those with the variable. */
-static void eliminate_one(struct cost_tables *t, int variable)
+/* The least sum of n rows of so many numbers: as above, in several strands. */
+static double least_sum(const double *const *row, int n, int size)
 {
-  enum { MOST_TABLES = 256 };
-  int scope[MOST_SCOPE], nscope = neighbours(t, variable, scope);
-  const int size = t->size[variable];
-  int ntable = 0;
-  static struct {
-    double *cost;
-    int n, order[MOST_SCOPE];
-    size_t stride[MOST_SCOPE]; /* by neighbour */
-    size_t where;
-  } with[MOST_TABLES];
+  enum { STRANDS = 8 };
+  double least[STRANDS];
+  for (int k = 0; k < STRANDS; k++) least[k] = INFINITY;
+  int i = 0;
+  for (; i + STRANDS <= size; i += STRANDS) {
+    double sum[STRANDS];
+    for (int k = 0; k < STRANDS; k++) sum[k] = row[0][i + k];
+    for (int r = 1; r < n; r++)
+      for (int k = 0; k < STRANDS; k++) sum[k] += row[r][i + k];
+    for (int k = 0; k < STRANDS; k++) least[k] = sum[k] < least[k] ? sum[k] : least[k];
+  }
+  for (; i < size; i++) {
+    double sum = row[0][i];
+    for (int r = 1; r < n; r++) sum += row[r][i];
+    least[0] = sum < least[0] ? sum : least[0];
+  }
+  for (int k = 1; k < STRANDS; k++) least[0] = least[k] < least[0] ? least[k] : least[0];
+  return least[0];
+}
+
+/* Takes the tables with the variable out; returns how many cells they have. */
+static size_t take_tables_of(struct cost_tables *t, int variable, const int *scope, int nscope,
+                             struct elimination *d)
+{
+  size_t all = 0;
+  int room = 0;
   for (int k = 0; k < t->ntable; k++) {
     struct cost_table *x = &t->table[k];
     if (x->is_gone || !has_variable(x, variable)) continue;
-    with[ntable].cost = with_last(t, x, variable, with[ntable].order);
-    with[ntable].n = x->n;
-    with[ntable].where = 0;
-    for (int s = 0; s < nscope; s++) with[ntable].stride[s] = 0;
-    size_t below = (size_t)size;
+    int order[MOST_SCOPE];
+    GROW(d->table, d->ntable, room);
+    struct table_of_variable *w = &d->table[d->ntable++];
+    *w = (struct table_of_variable){.cost = with_last(t, x, variable, order)};
+    size_t below = (size_t)t->size[variable];
     for (int i = x->n - 2; i >= 0; i--) {
       for (int s = 0; s < nscope; s++)
-        if (scope[s] == with[ntable].order[i]) with[ntable].stride[s] = below;
-      below *= (size_t)t->size[with[ntable].order[i]];
+        if (scope[s] == order[i]) w->stride[s] = below;
+      below *= (size_t)t->size[order[i]];
     }
+    all += below;
     x->is_gone = true;
     free(x->cost);
     x->cost = NULL;
-    ntable++;
-    if (ntable == MOST_TABLES) bug("auto", "a variable with too many tables");
   }
+  return all;
+}
+
+static void free_tables_of(struct elimination *d)
+{
+  for (int k = 0; k < d->ntable; k++) free(d->table[k].cost);
+  d->ntable = 0;
+}
+
+/* The first place with the least sum of n rows. */
+static int first_least(const double *const *row, int n, int size)
+{
+  int best = 0;
+  double least = INFINITY;
+  for (int v = 0; v < size; v++) {
+    double sum = row[0][v];
+    for (int r = 1; r < n; r++) sum += row[r][v];
+    if (sum < least) least = sum, best = v;
+  }
+  return best;
+}
+
+/* Puts one table in the place of those with the variable. Its value follows from these later, or,
+   where they are large, is found here for each cell. */
+static void eliminate_one(struct cost_tables *t, int variable)
+{
+  static const size_t MOST_KEPT = 1 << 23;
+  int scope[MOST_SCOPE], nscope = neighbours(t, variable, scope);
+  const int size = t->size[variable];
+  struct elimination d = {.variable = variable, .n = nscope};
+  memcpy(d.neighbour, scope, sizeof scope);
+  const size_t taken = take_tables_of(t, variable, scope, nscope, &d);
   struct cost_table *to = new_table(t, nscope, scope);
   const size_t cells = cells_of(t, to);
-  GROW(t->decision, t->ndecision, t->decision_room);
-  struct elimination *d = &t->decision[t->ndecision++];
-  *d = (struct elimination){.variable = variable, .n = nscope};
-  memcpy(d->neighbour, scope, sizeof scope);
-  d->value = table_memory(cells, sizeof *d->value);
-  double *sum = table_memory((size_t)size, sizeof *sum);
+  const bool is_kept = d.ntable && t->kept_cells + taken <= MOST_KEPT;
+  if (!is_kept) d.value = table_memory(cells, sizeof *d.value);
+  const double **row = alloc((size_t)(d.ntable + 1) * sizeof *row);
+  for (int k = 0; k < d.ntable; k++) row[k] = d.table[k].cost;
   int at[MOST_SCOPE] = {0};
   for (size_t c = 0; c < cells; c++) {
-    const double *all = sum;
-    if (!ntable) memset(sum, 0, (size_t)size * sizeof *sum);
-    if (ntable == 1) all = with[0].cost + with[0].where;
-    if (ntable > 1)
-      add_tables(sum, with[0].cost + with[0].where, with[1].cost + with[1].where, size);
-    for (int k = 2; k < ntable; k++) add_tables(sum, sum, with[k].cost + with[k].where, size);
-    const double least = least_of_list(all, size);
-    int best = 0;
-    while (all[best] != least) best++;
-    to->cost[c] = least;
-    d->value[c] = (uint16_t)best;
+    to->cost[c] = d.ntable ? least_sum(row, d.ntable, size) : 0;
+    if (!is_kept) d.value[c] = (uint16_t)(d.ntable ? first_least(row, d.ntable, size) : 0);
     for (int i = nscope - 1; i >= 0; i--) {
       const bool is_over = ++at[i] == t->size[scope[i]];
-      for (int k = 0; k < ntable; k++)
-        with[k].where += is_over ? 0 - with[k].stride[i] * (size_t)(at[i] - 1) : with[k].stride[i];
+      for (int k = 0; k < d.ntable; k++) {
+        const ptrdiff_t stride = (ptrdiff_t)d.table[k].stride[i];
+        row[k] += is_over ? -stride * (at[i] - 1) : stride;
+      }
       if (!is_over) break;
       at[i] = 0;
     }
   }
-  for (int k = 0; k < ntable; k++) free(with[k].cost);
-  free(sum);
+  if (is_kept)
+    t->kept_cells += taken;
+  else
+    free_tables_of(&d);
+  GROW(t->decision, t->ndecision, t->decision_room);
+  t->decision[t->ndecision++] = d;
+}
+
+/* The value of an eliminated variable, by those of its neighbours. */
+static int decided_value(const struct cost_tables *t, const struct elimination *d, const int *value)
+{
+  if (!d->value && !d->ntable) return d->fixed;
+  if (d->value) {
+    size_t where = 0;
+    for (int i = 0; i < d->n; i++)
+      where = where * (size_t)t->size[d->neighbour[i]] + (size_t)value[d->neighbour[i]];
+    return d->value[where];
+  }
+  const double **row = alloc((size_t)d->ntable * sizeof *row);
+  for (int k = 0; k < d->ntable; k++) {
+    row[k] = d->table[k].cost;
+    for (int i = 0; i < d->n; i++) row[k] += d->table[k].stride[i] * (size_t)value[d->neighbour[i]];
+  }
+  return first_least(row, d->ntable, t->size[d->variable]);
 }
 
 /* Leaves the variable out of all tables: it has this value. */
@@ -286,10 +341,7 @@ bool eliminate(struct cost_tables *t, int *value, double *least)
     if (!t->table[k].is_gone) *least += t->table[k].cost[0];
   for (int k = t->ndecision; k-- > 0;) {
     const struct elimination *d = &t->decision[k];
-    size_t where = 0;
-    for (int i = 0; i < d->n; i++)
-      where = where * (size_t)t->size[d->neighbour[i]] + (size_t)value[d->neighbour[i]];
-    value[d->variable] = d->value ? d->value[where] : d->fixed;
+    value[d->variable] = decided_value(t, d, value);
   }
   return t->is_exact;
 }
@@ -297,5 +349,8 @@ bool eliminate(struct cost_tables *t, int *value, double *least)
 void free_tables(struct cost_tables *t)
 {
   for (int k = 0; k < t->ntable; k++) free(t->table[k].cost);
-  for (int k = 0; k < t->ndecision; k++) free(t->decision[k].value);
+  for (int k = 0; k < t->ndecision; k++) {
+    free(t->decision[k].value);
+    free_tables_of(&t->decision[k]);
+  }
 }

@@ -44,10 +44,13 @@ static struct memo layouts;
 
 /* The parts of sampled ranks: of each dimension of the tensor, in so many units as there are ranks.
    Of strided layouts only the size is known. */
-enum { CUT_DIMS = MAX_DIMS };
+enum { CUT_DIMS = MAX_DIMS, MOST_PLACEMENTS = 128 };
+enum changed_as { AS_IT_IS, CUTTING_LAST, CHANGES };
 struct known_layout {
   struct layout layout;
-  int plain; /* without pending sums; NONE: not known yet */
+  int place[MAX_MESH];             /* the numbers of its placements; NONE: without one */
+  int *changed[CHANGES][MAX_MESH]; /* by placement: see changed_to(); 0: not known yet */
+  int plain;                       /* without pending sums; NONE: not known yet */
   bool is_strided;
   double size;                                  /* of a part, in parts of the whole */
   unsigned cut;                                 /* a bit for each dimension that is cut */
@@ -56,6 +59,19 @@ struct known_layout {
 
 static int nlayout, layout_room;
 static struct known_layout *layout_list;
+
+/* Placements have numbers, too: in the order in which they were seen. */
+static int nplacement;
+static struct placement placement_list[MOST_PLACEMENTS];
+
+static int number_of_placement(struct placement p)
+{
+  for (int i = 0; i < nplacement; i++)
+    if (!memcmp(&placement_list[i], &p, sizeof p)) return i;
+  if (nplacement == MOST_PLACEMENTS) return NONE;
+  placement_list[nplacement] = p;
+  return nplacement++;
+}
 
 int number_of_layout(struct layout layout)
 {
@@ -66,7 +82,9 @@ int number_of_layout(struct layout layout)
   const int n = number_of_query(&layouts, &q);
   if (n >= nlayout) {
     GROW(layout_list, nlayout, layout_room);
-    layout_list[nlayout++] = (struct known_layout){.layout = layout, .plain = NONE};
+    struct known_layout *k = &layout_list[nlayout++];
+    *k = (struct known_layout){.layout = layout, .plain = NONE};
+    for (int d = 0; d < graph->mesh.ndim; d++) k->place[d] = number_of_placement(layout.on[d]);
   }
   return n;
 }
@@ -203,6 +221,24 @@ struct price_of_move {
   double bytes;
 };
 
+/* `from` with the placement of this dimension of the mesh as in `to`; or with that, as the last
+   cut. */
+static int changed_to(int from, int to, int d, enum changed_as how)
+{
+  const int place = layout_list[to].place[d];
+  const int *known = layout_list[from].changed[how][d];
+  if (known && place != NONE && known[place]) return known[place] - 1;
+  struct layout l = layout_list[from].layout;
+  l.on[d] = layout_list[to].layout.on[d];
+  if (how == CUTTING_LAST) l.on[d].cut_order = MAX_MESH;
+  const int n = number_of_layout(l);
+  if (place == NONE) return n;
+  int **row = &layout_list[from].changed[how][d];
+  if (!*row) *row = alloc(MOST_PLACEMENTS * sizeof **row);
+  (*row)[place] = n + 1;
+  return n;
+}
+
 static double bytes_of_step(const struct auto_space *s, int before, int after, int d)
 {
   const struct layout from = layout_list[before].layout, to = layout_list[after].layout;
@@ -216,32 +252,21 @@ static double bytes_of_step(const struct auto_space *s, int before, int after, i
       if (s->dim[i] != d && from.on[s->dim[i]].kind == SHARD) all /= graph->mesh.size[s->dim[i]];
     if (b == REPLICATE) return 2 * all * (n - 1) / n * weight;
     /* The sum leaves the parts of an innermost cut; another order takes an exchange more. */
-    struct layout inner = from;
-    inner.on[d] = to.on[d];
-    inner.on[d].cut_order = MAX_MESH;
-    return (all * (n - 1) / n + lacking(s, number_of_layout(inner), after)) * weight;
+    const int inner = changed_to(before, after, d, CUTTING_LAST);
+    return (all * (n - 1) / n + lacking(s, inner, after)) * weight;
   }
   return lacking(s, before, after) * weight;
 }
 
-/* With the placement of this dimension of the mesh as in `to`. */
-static int changed_to(int from, const struct layout *to, int d)
-{
-  struct layout l = layout_list[from].layout;
-  l.on[d] = to->on[d];
-  return number_of_layout(l);
-}
-
 static double least_of(const struct auto_space *s, int now, int to, unsigned left)
 {
-  const struct layout end = layout_list[to].layout;
   if (!left) return lacking(s, now, to);
   double least = INFINITY;
   for (int i = 0; i < s->ndim; i++) {
     const int d = s->dim[i];
     if (!(left >> d & 1)) continue;
     const bool is_last = !(left & (left - 1));
-    const int next = is_last ? to : changed_to(now, &end, d);
+    const int next = is_last ? to : changed_to(now, to, d, AS_IT_IS);
     const double here = bytes_of_step(s, now, next, d);
     if (here >= least) continue;
     const double rest = is_last ? 0 : least_of(s, next, to, left & ~(1u << d));
@@ -320,7 +345,7 @@ static void forget_other_graph(void)
   empty_memo(&layouts);
   layout_list = NULL;
   row = NULL;
-  nlayout = layout_room = nrow = row_room = 0;
+  nlayout = layout_room = nrow = row_room = nplacement = 0;
 }
 
 double cost_of_move(const struct auto_space *s, double bytes, int from, int to)

@@ -22,6 +22,7 @@ enum {
   MOST_ROUNDS = 12,
   LEAST_ROUNDS = 2,
   VARIED = 12,
+  FIRST_VARIED = 4,
   MOST_REFINED = 8,
   MOST_SMALL_REFINED = 16,
   WITHIN_MEMORY = 2,
@@ -33,7 +34,7 @@ enum {
 /* The rounds end when what is left is estimated to take so much longer than the best; so do
    neighbours that are tried, and meshes whose choices are varied. */
 static const double HOPELESS = 1.04, CLOSE = 1.02, FAR = 1.4, FAR_LEADER = 1.1,
-                    FAR_SMALL_LEADER = 1.5, TIES = 1.005;
+                    FAR_SMALL_LEADER = 1.5, FAR_NEAR = 1.15, TIES = 1.005;
 
 struct search {
   struct search_space *space;
@@ -683,6 +684,21 @@ static void add_with_microbatches(struct near *near, struct candidate c)
   }
 }
 
+/* With new copies of the parameters, what the optimizer keeps may be cut over them: whole it may
+   not fit. */
+static void add_cut_states(struct near *near, struct candidate c, int to)
+{
+  const struct search_space *s = near->s->space;
+  const int zero = s->of_kind[SEARCH_ZERO];
+  if (s->at[to].kind != SEARCH_COPIES || zero == NONE || s->at[zero].pinned) return;
+  for (int v = 0; v < s->at[zero].n; v++) {
+    if (v == c.v[zero]) continue;
+    struct candidate other = c;
+    other.v[zero] = (unsigned char)v;
+    add_with_microbatches(near, other);
+  }
+}
+
 /* Ranks go from one setting to another one. */
 static void add_moved_ranks(struct near *near, const struct candidate *c, int from, int to)
 {
@@ -697,6 +713,7 @@ static void add_moved_ranks(struct near *near, const struct candidate *c, int fr
     other.v[from] = (unsigned char)v;
     other.v[to] = (unsigned char)w;
     add_with_microbatches(near, other);
+    add_cut_states(near, other, to);
   }
 }
 
@@ -732,13 +749,23 @@ static void sort_near(struct near *near)
   if (near->n) qsort(near->at, (size_t)near->n, sizeof *near->at, compare);
 }
 
-/* Those that are not hopeless, of the best so many. */
-static void try_near(struct search *s, struct near *near, int most)
+/* Whether the candidate is a pipeline. */
+static bool has_stages(const struct search_space *s, const struct candidate *c)
 {
-  const double hopeless = best_seconds(s->found) * CLOSE;
+  const int at = s->of_kind[SEARCH_STAGES];
+  return at != NONE && s->at[at].number[c->v[at]] > 1;
+}
+
+/* Those that are not hopeless, of the best so many. The estimate is less exact for a pipeline: of
+   its first ones more may be wrong. */
+static void try_near(struct search *s, struct near *near, bool of_pipeline)
+{
+  const double best = best_seconds(s->found);
+  const int first = of_pipeline ? FIRST_VARIED : 0;
   int n = 0;
   sort_near(near);
-  while (n < near->n && n < most && near->at[n].order < hopeless) n++;
+  while (n < near->n && n < VARIED && near->at[n].order < best * (n < first ? FAR_NEAR : CLOSE))
+    n++;
   try_candidates(s, near->at, n);
 }
 
@@ -815,7 +842,7 @@ static void refine(struct search *s)
     struct near near = {.s = s};
     for (int i = 0; i < s->space->n; i++)
       if (s->space->at[i].kind != SEARCH_CHOICE) add_other_values(&near, &f->tried[leader], i);
-    try_near(s, &near, VARIED);
+    try_near(s, &near, has_stages(s->space, &f->tried[leader]));
   }
 }
 

@@ -3,6 +3,7 @@
 local m, h, f, layers, limit, memory = args.m or 64, args.h or 16, args.f or 64, args.layers or 2, args.parameters, args.memory
 local sizes = {}
 for n in string.gmatch(tostring(args.mesh or 2), "%d+") do sizes[#sizes + 1] = {string.char(97 + #sizes), math.tointeger(tonumber(n))} end
+sizes.device = args.device
 local mesh = device_mesh(sizes)
 local Block = nn.module("Block", function(self)
   self.w1, self.w2 = nn.Linear(h, f, {bias = false}), nn.Linear(f, h, {bias = false})

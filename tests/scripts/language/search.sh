@@ -174,6 +174,8 @@ if all_cases; then
   beside_all 8b-128 plans/llama3.lua 128 256 dgx-h100:16 --layers 32 --sample 800 -- -D preset=8b -D dtype=bfloat16
   beside_all 70b plans/llama3.lua 64 128 dgx-h100:8 --layers 80 --sample 800 --schedules 1f1b,interleaved_1f1b -- \
     -D preset=70b -D dtype=bfloat16
+  beside_all 70b-512 plans/llama3.lua 512 1024 dgx-h100:64 --layers 80 --sample 400 -- -D preset=70b -D dtype=bfloat16
+  beside_all deepseek plans/moe.lua 256 512 dgx-h100:32 --ep --layers 61 --sample 200 -- -D preset=deepseek-v3 -D dtype=bfloat16
 fi
 
 # ---- on each cluster at most 1 % slower than plans of the kind that should win there
