@@ -210,8 +210,8 @@ static bool is_of_one_batch(const struct options *o)
   return program->loss < 0 && path && !tokens;
 }
 
-// Whether the bytes of a text may be the model's tokens: not where a tokenizer lies beside its
-// weights.
+// Whether the bytes of a text may be the tokens: not where the folder of the weights has a
+// tokenizer.
 static bool bytes_are_tokens(const struct options *o, struct failure *why)
 {
   char path[PATH_MAX], file[PATH_MAX];
