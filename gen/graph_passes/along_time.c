@@ -309,14 +309,6 @@ static void find_tokens_of(struct cutting *c, int i)
 /* ------------------------------------------------------------------------- which forms are wanted
  */
 
-int dimension_having(const struct letters *l, int input, int letter)
-{
-  for (int d = 0; d < l->ndim_in[input]; d++)
-    for (int i = 0; i < l->in[input][d].n; i++)
-      if (l->in[input][d].letter[i] == letter) return d;
-  return NONE;
-}
-
 bool goes_through(const struct op *op, const struct letters *l, int dim, int *letter)
 {
   if (op->kind == OP_attention || op->nout != 1 || !*rule_of(op)) return false;

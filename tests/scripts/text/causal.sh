@@ -63,13 +63,15 @@ beside "$WORK/2.log" archive lfm2_tp2 plain lfm2 -D prefill=8 -D slots=2 -D tp=2
 beside "$WORK/3.log" archive opt_cuda cuda opt -D prefill=16 -D slots=2
 beside "$WORK/6.log" recurrent mamba2_tp2 plain mamba2 -D prefill=7 -D slots=3 -D tp=2
 beside "$WORK/7.log" recurrent qwen3_next plain qwen3_next -D prefill=8 -D slots=2
+beside "$WORK/bloom.log" archive bloom plain bloom -D prefill=7 -D slots=3 -D tp=2
 in_ci beside "$WORK/8.log" recurrent rwkv sanitized rwkv -D prefill=5
 in_ci beside "$WORK/9.log" recurrent mamba2_cuda cuda mamba2 -D prefill=8 -D slots=3
 in_ci beside "$WORK/4.log" archive gpt_neox_tp3 sanitized gpt_neox -D prefill=8 -D slots=6 -D tp=3
 in_ci beside "$WORK/5.log" archive lfm2_cuda cuda lfm2 -D prefill=8 -D slots=3
 fi
 n=10
-for model in ${MODELS:-mixed positions window convolution shift sum norm lstm gru mamba2 rwkv delta prefix_max}; do
+for model in ${MODELS:-mixed positions window convolution shift sum norm lstm gru mamba2 rwkv delta prefix_max \
+  alibi softcap sinks chunks first_and_last written}; do
   for way in "plain -D prefill=3 -D slots=2" "sanitized -D prefill=1" "plain -D prefill=48 -D slots=2 -D tp=2" \
     "cuda -D prefill=8 -D slots=3"; do
     [ $model = mixed ] || [ $((n % 7)) -eq 0 ] || all_cases || [ -n "${MODELS:-}" ] || { n=$((n + 1)); continue; }
@@ -99,6 +101,8 @@ all_are_done
 cat "$WORK"/*.log
 refused mean "mean of layers.0 takes all tokens of the text together"
 refused ahead "scaled_dot_product_attention of layers.0 sees later tokens"
+refused blocks "[a-z_]* of layers.0 sees later tokens"
+refused unmasked "softmax of layers.0 sees later tokens: no mask that depends on positions hides them"
 refused chosen "softmax of layers.0 takes all tokens of the text together"
 refused reversed "flip of layers.0 needs other tokens"
 refused last_state "stack of layers.0.rnn reads what a scan hands on behind the last token of the text"
