@@ -1,5 +1,5 @@
--- Continues texts with a model of Hugging Face: llama, mistral, qwen2, qwen3 or gpt2, by config.json's
--- model_type; or with any causal model that torch.export.save has saved.
+-- Continues texts with a model of Hugging Face of the families in lib/families.lua, by config.json's model_type; or with
+-- any causal model that torch.export.save has saved.
 --
 --   tpgen plans/generate.lua -o out/ -D config=Llama-3.2-1B/config.json [-D tp=2 -D cp=2 -D context=8192 -D slots=4]
 --   out/run.sh --weights Llama-3.2-1B --prompts prompts.jsonl --tokens 100
@@ -11,12 +11,14 @@ local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
 
 -- A small Llama, to try it.
 local tiny = {dim = 64, n_layers = 2, n_heads = 4, n_kv_heads = 2, head_dim = 16, hidden = 176, vocab = 256,
-  theta = 10000, eps = 1e-6, tied = false, positions = 256}
+  rotary = {theta = 10000}, eps = 1e-6, tied = false, positions = 256, files = {}}
 
 local archive = args.model ~= nil
-local learned = args.config and hugging_face.model_type(args.config) == "gpt2"
-local family = require(learned and "lib.gpt2_decoder" or "lib.decoder")
-local c = args.config and family.settings(args.config) or tiny
+-- Some families have caches in their text; those of the others follow from the model that trains.
+local WITH_CACHES = {llama = "decoder", mistral = "decoder", ministral = "decoder", qwen2 = "decoder", qwen3 = "decoder",
+  gpt2 = "gpt2_decoder"}
+local family = require("lib." .. (WITH_CACHES[args.config and hugging_face.model_type(args.config) or "llama"] or "causal_lm"))
+local c = args.config and family.read(args.config) or tiny
 
 local args = settings{
   shared.files,
@@ -31,10 +33,12 @@ local args = settings{
   {"weight_dtype", "float32", "the type in which weights are stored", choices = {"float32", "bfloat16", "int8"}},
 }
 local tp, cp, context = args.tp, args.cp, args.context
-if context > c.positions and c.learned then
+if context > c.positions and c.files.positions then
   error("the model has " .. c.positions .. " positions: context = " .. context .. " is too long")
 end
-c.scaling = hugging_face.scaling_within(c.scaling, context, args.long_rope)
+for _, rotary in ipairs{c.rotary or {}, c.sliding_rotary} do
+  rotary.scaling = hugging_face.scaling_within(rotary.scaling, context, args.long_rope)
+end
 local mesh = device_mesh(cp > 1 and { {"cp", cp}, {"tp", tp} } or { {"tp", tp} })
 local model, names, vocab
 if archive then
@@ -43,7 +47,7 @@ if archive then
   vocab = about.outputs[1].shape[3]
   if tp > 1 then parallelize(model, mesh.tp, auto()) end
 else
-  model, names = family.open(c, {mesh = mesh, tp = tp, dp = 1, batch = 1})
+  model, names = family.open(c, {mesh = mesh, tp = tp, dp = 1, batch = 1, generates = true}, context)
 end
 
 return generate{

@@ -6,23 +6,10 @@
 --
 -- tpgen plans/gpt2.lua --help lists the settings.
 
-local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
+local families, shared = require "lib.families", require "lib.settings"
 local parallel, training, attention = require "lib.parallel", require "lib.training", require "lib.attention"
 
-local function from_config(path)
-  local config = hugging_face.config(path, {"gpt2"})
-  local need, at = config.need, config.at
-  config.only("activation_function", "gelu_new")
-  config.only("scale_attn_weights", true)
-  config.only("scale_attn_by_inverse_layer_idx", false)
-  return {
-    dim = need("n_embd"), n_layers = need("n_layer"), n_heads = need("n_head"), hidden = at.n_inner,
-    vocab = need("vocab_size"), positions = need("n_positions"), eps = at.layer_norm_epsilon,
-    dropout = at.resid_pdrop, embed_dropout = at.embd_pdrop, attention_dropout = at.attn_pdrop, tied = at.tie_word_embeddings,
-  }
-end
-
-local known = args.config and from_config(args.config)
+local known = args.config and families.read(args.config, {"gpt2"}, {{"activation_function", "gelu_new"}})
   or {dim = 64, n_layers = 2, n_heads = 4, vocab = 256, positions = 64, batch = 4}
 local args = settings({shared.files,
   shared.model{
@@ -36,7 +23,7 @@ local args = settings({shared.files,
     {"attention_dropout", 0, "dropout of attention's weights, attn_pdrop of the file", type = "number"},
     {"tied", true},
   },
-  shared.mesh, shared.sp, shared.training,
+  shared.mesh, shared.sp, shared.text, shared.training,
 }, known)
 local dim, n_layers, n_heads, hidden, vocab = args.dim, args.n_layers, args.n_heads, args.hidden, args.vocab
 local positions, seq, eps, dropout, tied = args.positions, args.seq, args.eps, args.dropout, args.tied

@@ -25,7 +25,7 @@
 --
 -- tpgen plans/llama3.lua --help lists the settings.
 
-local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
+local families, hugging_face, shared = require "lib.families", require "lib.hugging_face", require "lib.settings"
 local parallel, training, attention = require "lib.parallel", require "lib.training", require "lib.attention"
 
 -- ---------------------------------------------------------------------------------------- settings
@@ -46,20 +46,10 @@ local presets = {
 
 -- The same from a Hugging Face model's config.json.
 local function from_config(path)
-  local config = hugging_face.config(path, {"llama"})
-  local need, at = config.need, config.at
-  config.only("hidden_act", "silu")
-  config.only("attention_bias", false)
-  config.only("mlp_bias", false)
-  local theta, scaling = hugging_face.rope(at)
-  return {
-    dim = need("hidden_size"), n_layers = need("num_hidden_layers"),
-    n_heads = need("num_attention_heads"), n_kv_heads = at.num_key_value_heads,
-    head_dim = at.head_dim, hidden = need("intermediate_size"), vocab = need("vocab_size"),
-    theta = theta, scaling = scaling,
-    eps = at.rms_norm_eps or 1e-6, tied = at.tie_word_embeddings,
-    seq = math.min(at.max_position_embeddings or 2048, 8192), pad = config.pad(need("vocab_size")),
-  }
+  local c = families.read(path, {"llama"}, {{"hidden_act", "silu"}, {"attention_bias", false}, {"mlp_bias", false},
+    {"attention_dropout", 0}})
+  c.theta, c.scaling, c.seq = c.rotary.theta, c.rotary.scaling, math.min(c.positions, 8192)
+  return c
 end
 
 if args.config and args.preset then error("-D config and -D preset both say the model's shape") end
@@ -91,7 +81,7 @@ local args = settings({
     {"lora_match", "wq|wv", "the layers that have one: a pattern"},
     {"lora_dropout", 0, "dropout of their inputs", type = "number"},
   },
-  shared.mesh, shared.async_tp, shared.training,
+  shared.mesh, shared.async_tp, shared.text, shared.training,
 }, known)
 local dim, n_layers, n_heads, n_kv_heads, head_dim = args.dim, args.n_layers, args.n_heads, args.n_kv_heads, args.head_dim
 local hidden, vocab, seq, theta, eps, tied = args.hidden, args.vocab, args.seq, args.theta, args.eps, args.tied
@@ -259,10 +249,7 @@ p.shard(model, model.tok_embeddings, model.layers, {model.norm, model.output})
 
 return train(training.options(args, p, {
   model = model,
-  batch = p.distribute{
-    input = tokens(vocab, {documents = eos, longest = longest}){batch_size, seq},
-    target = tokens(vocab, {shift = 1, documents = eos, longest = longest}){batch_size, seq},
-  },
+  batch = training.next_token_batch(args, p, vocab, seq, {documents = eos, longest = longest}),
   loss = training.next_token_loss,
   -- What a Hugging Face model's files call the weights.
   names = {

@@ -59,7 +59,7 @@ local args = settings({
       type = "size"},
     {"places", false, "the metrics have the places of each expert of each layer"},
   },
-  shared.mesh, shared.async_tp, shared.training,
+  shared.mesh, shared.async_tp, shared.text, shared.training,
 }, known)
 local dim, n_layers, n_heads, n_kv_heads, head_dim = args.dim, args.n_layers, args.n_heads, args.n_kv_heads, args.head_dim
 local vocab, seq = args.vocab, args.seq
@@ -252,9 +252,7 @@ end
 
 return train(training.options(args, p, {
   model = model,
-  batch = p.distribute{
-    input = tokens(vocab){p.batch, seq}, target = tokens(vocab, 1){p.batch, seq},
-  },
+  batch = training.next_token_batch(args, p, vocab, seq),
   loss = function(output, batch)
     local loss = training.next_token_loss(output.logits, batch)
     if aux_loss == 0 then return loss end

@@ -53,11 +53,15 @@ struct home {
 enum { MOST_DIMS = 4, MOST_SAMPLED = 64 };
 struct auto_space {
   int ndim, dim[MOST_DIMS];
-  double weight[MAX_MESH];                   /* what a byte over this dimension costs */
+  double weight[MAX_MESH]; /* what a byte over this dimension costs */
+  double second; /* what a second costs where the mesh has a device; 0: only bytes count */
+  double step;   /* what each step of a move costs beside its bytes */
   int places, place[MOST_SAMPLED][MAX_MESH]; /* coordinates of some ranks */
   double parts; /* in so many parts the other dimensions of the mesh cut the batch */
 };
 
+/* Each step counts a little, so that of equal costs that of fewer steps is taken. */
+static const double STEP = 1e-3;
 struct auto_space make_space(unsigned dims);
 /* Layouts have numbers; they are in their usual form. */
 int number_of_layout(struct layout layout);
@@ -77,6 +81,8 @@ struct op_strategy {
   int in[MAX_INPUTS], in_gradient[MAX_INPUTS];
   int out[MAX_OUTPUTS], out_gradient[MAX_OUTPUTS];
   double cost;
+  double work;      /* what the time of its arithmetic and its memory costs; 0: only bytes count */
+  bool is_of_uncut; /* the operation allows no cut: the passes refuse a cut input */
 };
 
 /* Cost of work that ranks do alike: more than any move. */
@@ -122,6 +128,8 @@ struct cost_tables {
 
 /* Memory that free() gives back. */
 void *table_memory(size_t n, size_t size);
+/* The least of n numbers, one or more. */
+double least_of_list(const double *list, int n);
 struct cost_tables *new_tables(void);
 int add_variable(struct cost_tables *t, int n);
 /* The cost of each combination; the last variable varies fastest. Copies it. */
@@ -136,6 +144,14 @@ void free_tables(struct cost_tables *t);
    variables. */
 bool find_least(struct cost_tables *t, int *value, double *least);
 
+/* ------------------------------------------------------------------------------------- times.c */
+
+/* By value: whether it is read from memory, and written there. */
+bool *values_in_memory(void);
+/* What an operation takes on a rank in this way, without moves. */
+double seconds_of_way(const struct auto_space *s, const bool *is_in_memory, const struct op *op,
+                      const struct op_strategy *way, bool has_gradient);
+
 /* ------------------------------------------------------------------------------------- solve.c */
 
 struct solution {
@@ -146,7 +162,7 @@ struct solution {
   int *made_as; /* by value: the layout in which its operation leaves it */
   double *kept; /* by parameter, of first ones: the bytes that a rank keeps of it */
   double cost, parameters;
-  double moved; /* of the cost, without the price of parameters */
+  double moved; /* about the bytes that a rank receives, weighted as the cost's */
   bool is_exact;
 };
 
@@ -162,6 +178,7 @@ struct search_for {
   double price;   /* of a byte of parameters that a rank keeps */
   double caution; /* above 1: what moves cost within modules, where no style asks for them, so that
                      the passes may decide otherwise */
+  bool by_bytes;  /* only bytes count, also where the mesh has a device */
   int nbound;
   const struct kept_bound *bound;
 };
@@ -171,7 +188,7 @@ struct solution solve_placements(const struct search_for *what);
 /* ------------------------------------------------------------------------------------ choose.c */
 
 /* Within the limit of parameters; the plan's error if there are none. */
-struct solution choose_placements(const struct automatic *a, double caution);
+struct solution choose_placements(const struct automatic *a, double caution, bool by_bytes);
 /* The fewest bytes of parameters that a rank can keep. */
 double least_parameters(const struct automatic *a);
 /* Whether both have the same homes. */

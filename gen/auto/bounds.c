@@ -43,14 +43,6 @@ static double *sum_at(const struct bounding *b, int v, double *sum)
   return sum;
 }
 
-static double least_in(const double *list, int n)
-{
-  double least = list[0];
-  for (int i = 1; i < n; i++)
-    if (list[i] < least) least = list[i];
-  return least;
-}
-
 /* Moves to the variable what every pair of the edge costs with each of its values. */
 static void take_least(const struct bounding *b, struct edge *e, int v, double *room)
 {
@@ -69,11 +61,8 @@ static void take_least(const struct bounding *b, struct edge *e, int v, double *
   }
   for (int i = 0; i < na; i++) {
     const double *row = e->cost + (size_t)i * (size_t)nb;
-    double least = INFINITY;
-    for (int j = 0; j < nb; j++) {
-      const double c = row[j] - e->to_b[j];
-      least = c < least ? c : least;
-    }
+    for (int j = 0; j < nb; j++) room[j] = row[j] - e->to_b[j];
+    const double least = least_of_list(room, nb);
     e->to_a[i] = least < NEVER ? least : NEVER;
   }
 }
@@ -194,7 +183,7 @@ static double find_excess(const struct bounding *b, double **left, double *sum)
     const int size = b->t->size[v];
     left[v] = table_memory((size_t)size, sizeof **left);
     sum_at(b, v, sum);
-    const double least = least_in(sum, size);
+    const double least = least_of_list(sum, size);
     bound += least;
     for (int i = 0; i < size; i++) left[v][i] = sum[i] - least;
   }
@@ -203,7 +192,7 @@ static double find_excess(const struct bounding *b, double **left, double *sum)
     const int na = b->t->size[e->a], nb = b->t->size[e->b];
     double *of_a = sum, *of_b = sum + na;
     least_left(b, e, of_a, of_b);
-    const double least = least_in(of_a, na);
+    const double least = least_of_list(of_a, na);
     bound += least;
     for (int i = 0; i < na; i++) left[e->a][i] += of_a[i] - least;
     for (int j = 0; j < nb; j++) left[e->b][j] += of_b[j] - least;
@@ -301,7 +290,7 @@ static void leave_out_dear(struct bounding *b)
           const size_t nb = (size_t)t->size[e->b];
           double least = INFINITY;
           if (e->a == v)
-            least = least_in(e->cost + (size_t)i * nb, (int)nb);
+            least = least_of_list(e->cost + (size_t)i * nb, (int)nb);
           else
             for (int r = 0; r < t->size[e->a]; r++)
               if (e->cost[(size_t)r * nb + (size_t)i] < least)

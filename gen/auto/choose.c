@@ -77,12 +77,12 @@ static void check_dimensions(const struct automatic *a)
         MOST_DIMS, n, printable(graph->mesh.name[0]));
 }
 
-struct solution choose_placements(const struct automatic *a, double caution)
+struct solution choose_placements(const struct automatic *a, double caution, bool by_bytes)
 {
   check_dimensions(a);
   static const double MOST_PRICE = 1e6;
   struct choosing *c = alloc(sizeof *c);
-  *c = (struct choosing){.what = {.asked = a, .caution = caution},
+  *c = (struct choosing){.what = {.asked = a, .caution = caution, .by_bytes = by_bytes},
                          .limit = (double)a->parameters,
                          .least = INFINITY,
                          .left = MOST_BRANCHES};

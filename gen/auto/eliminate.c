@@ -4,6 +4,7 @@
    variable gets the value that looks best. */
 #include "auto/auto.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,10 @@ static const double MOST_WORK = 4e8, MOST_CELLS = 3e7;
 
 void *table_memory(size_t n, size_t size)
 {
+  static bool is_told;
+  /* Large tables come and go: their pages stay with the process meanwhile. */
+  if (!is_told) mallopt(M_MMAP_THRESHOLD, 1 << 30), mallopt(M_TRIM_THRESHOLD, 1 << 28);
+  is_told = true;
   void *at = malloc(n ? n * size : 1);
   if (!at) plan_error(0, "auto(): there is no memory for the search");
   return at;
@@ -112,6 +117,25 @@ static double *with_last(const struct cost_tables *t, const struct cost_table *x
 
 static void fix(struct cost_tables *t, int variable, int value);
 
+static void add_tables(double *sum, const double *a, const double *b, int n)
+{
+  for (int i = 0; i < n; i++) sum[i] = a[i] + b[i];
+}
+
+/* In several strands, which a processor follows side by side. */
+double least_of_list(const double *list, int n)
+{
+  enum { STRANDS = 8 };
+  double least[STRANDS];
+  for (int k = 0; k < STRANDS; k++) least[k] = list[0];
+  int i = 0;
+  for (; i + STRANDS <= n; i += STRANDS)
+    for (int k = 0; k < STRANDS; k++) least[k] = list[i + k] < least[k] ? list[i + k] : least[k];
+  for (; i < n; i++) least[0] = list[i] < least[0] ? list[i] : least[0];
+  for (int k = 1; k < STRANDS; k++) least[0] = least[k] < least[0] ? least[k] : least[0];
+  return least[0];
+}
+
 /* Puts one table in the place of those with the variable. */
 static void eliminate_one(struct cost_tables *t, int variable)
 {
@@ -154,19 +178,16 @@ static void eliminate_one(struct cost_tables *t, int variable)
   double *sum = table_memory((size_t)size, sizeof *sum);
   int at[MOST_SCOPE] = {0};
   for (size_t c = 0; c < cells; c++) {
+    const double *all = sum;
     if (!ntable) memset(sum, 0, (size_t)size * sizeof *sum);
-    for (int k = 0; k < ntable; k++) {
-      const double *cost = with[k].cost + with[k].where;
-      if (!k)
-        memcpy(sum, cost, (size_t)size * sizeof *sum);
-      else
-        for (int v = 0; v < size; v++) sum[v] += cost[v];
-    }
-    double least = sum[0];
-    for (int v = 1; v < size; v++) least = sum[v] < least ? sum[v] : least;
+    if (ntable == 1) all = with[0].cost + with[0].where;
+    if (ntable > 1)
+      add_tables(sum, with[0].cost + with[0].where, with[1].cost + with[1].where, size);
+    for (int k = 2; k < ntable; k++) add_tables(sum, sum, with[k].cost + with[k].where, size);
+    const double least = least_of_list(all, size);
     int best = 0;
-    while (sum[best] != least) best++;
-    to->cost[c] = sum[best];
+    while (all[best] != least) best++;
+    to->cost[c] = least;
     d->value[c] = (uint16_t)best;
     for (int i = nscope - 1; i >= 0; i--) {
       const bool is_over = ++at[i] == t->size[scope[i]];

@@ -32,6 +32,12 @@ static double bandwidth_of(int mesh_dim)
   return given > 0 || !has_cluster() ? given : link_of_dimension(mesh_dim).bandwidth;
 }
 
+static double latency_of(int mesh_dim)
+{
+  const double given = graph->mesh.latency[mesh_dim];
+  return given > 0 || !has_cluster() ? given : link_of_dimension(mesh_dim).latency;
+}
+
 /* ------------------------------------------------------------------------------------- numbers */
 
 static struct memo layouts;
@@ -197,9 +203,6 @@ struct price_of_move {
   double bytes;
 };
 
-/* Each step counts a little, so that of equal costs that of fewer steps is taken. */
-static const double STEP = 1e-3;
-
 static double bytes_of_step(const struct auto_space *s, int before, int after, int d)
 {
   const struct layout from = layout_list[before].layout, to = layout_list[after].layout;
@@ -339,7 +342,7 @@ double cost_of_move(const struct auto_space *s, double bytes, int from, int to)
     p = &row[from].at[to];
     *p = found;
   }
-  return p->bytes * bytes + p->steps * STEP;
+  return p->bytes * bytes + p->steps * s->step;
 }
 
 struct auto_space make_space(unsigned dims)
@@ -357,6 +360,10 @@ struct auto_space make_space(unsigned dims)
     if (cuts && !is_chosen && !graph->mesh.microbatch_axis[d]) s.parts *= graph->mesh.size[d];
   }
   sample_places(&s);
+  s.step = STEP;
+  if (most > 0 && graph->mesh.device.bandwidth > 0) s.second = most;
+  for (int i = 0; i < s.ndim && s.second > 0; i++)
+    s.step = fmax(s.step, latency_of(s.dim[i]) * s.second);
   for (int i = 0; i < s.ndim; i++) {
     const double bandwidth = bandwidth_of(s.dim[i]);
     s.weight[s.dim[i]] = most > 0 && bandwidth > 0 ? most / bandwidth : 1;

@@ -27,6 +27,7 @@ struct node {
 /* The first of equal operations, and the ways in which it may run. */
 struct folded_op {
   int op, times;
+  int members; /* how many are equal, itself included: times counts a few as more */
   int nstrategy;
   struct op_strategy *strategy;
   int variable;              /* of its strategies; or NONE: they follow from its operands */
@@ -44,7 +45,11 @@ struct solving {
   /* By value: whether it, or an equal one, has a gradient; it by itself; whether it is made of
      constants. */
   bool *has_gradient, *has_own, *is_free;
-  bool *works;  /* by operation: ranks are to divide it */
+  bool *works;        /* by operation: ranks are to divide it */
+  bool *is_in_memory; /* by value */
+  int nmove;
+  struct move_between *move;
+  bool counts_bytes; /* only bytes that are received count */
   double large; /* a parameter of so many bytes is cut, if anything cuts it; 0: none has to be */
   int npart, part_room;
   struct folded_op *part;
@@ -238,7 +243,9 @@ static void set_parameter_domain(const struct solving *g, struct node *n, int va
     bool fits = true;
     for (int k = 0; k < g->s.ndim; k++) {
       const int d = g->s.dim[k];
-      if (stated >> d & 1) fits &= same_placement(l.on[d], at.on[d]) || l.on[d].cut_order;
+      const bool cuts_as_stated =
+          l.on[d].kind == at.on[d].kind && (l.on[d].kind != SHARD || l.on[d].dim == at.on[d].dim);
+      if (stated >> d & 1) fits &= cuts_as_stated;
       if (l.on[d].kind == REPLICATE && !(stated >> d & 1)) is_whole |= 1u << d;
     }
     if (!fits) continue;
@@ -370,38 +377,58 @@ static double cost_of_parameter(const struct solving *g, const struct op *op, in
   return cost;
 }
 
+/* Whether the home cuts the value somewhere. */
+static bool is_cut_home(const struct solving *g, int value, struct home h)
+{
+  const struct layout l = layout_of_number(h.layout);
+  for (int i = 0; i < g->s.ndim; i++) {
+    const struct placement p = l.on[g->s.dim[i]];
+    if (p.kind == SHARD && graph->value[value].shape.size[p.dim] > 1) return true;
+  }
+  return false;
+}
+
 static double cost_of_input(const struct solving *g, const struct op *op, int input, int node,
                             struct home h, const struct op_strategy *s)
 {
   const int value = op->in[input];
+  if (s->is_of_uncut && is_cut_home(g, value, h)) return INFINITY;
   if (node < graph->nvalue && graph->value[node].role == PARAMETER)
     return cost_of_parameter(g, op, input, h, s);
   double cost = cost_of_value(g, value, h.layout, s->in[input]);
   if (g->has_gradient[value] && g->has_gradient[op->out])
     cost += cost_of_value(g, value, s->in_gradient[input], h.gradient);
-  return cost / g->s.parts * g->what->caution;
+  return cost / g->s.parts * (g->counts_bytes ? 1 : g->what->caution);
 }
+
+/* Of moves that cost the same, elements of a list ask for that at their output rather than at their
+   input: so the first element, whose input comes from elsewhere, is as the others are. */
+static const double OF_MAKER = 5e-4, OF_ELEMENT = 1e-3;
 
 static double cost_of_output(const struct solving *g, const struct op *op, int k, struct home h,
                              const struct op_strategy *s)
 {
   const int value = op->out + k;
   if (!g->f.leaves[value] && h.layout != s->out[k]) return INFINITY;
-  /* Of two ways that cost the same, the readers ask for the move, not the maker. */
-  const double aside = 5e-4 * (s->out[k] != h.layout || h.pending);
+  /* Else the readers ask for the move, not the maker. */
+  const double aside = OF_MAKER * (s->out[k] != h.layout || h.pending);
   double cost = cost_of_value(g, value, s->out[k], h.layout) + aside;
   if (g->has_gradient[value]) cost += cost_of_value(g, value, h.gradient, s->out_gradient[k]);
   return cost / g->s.parts;
 }
 
-/* The price of the bytes that a rank keeps. */
+/* The price of the bytes that a rank keeps, and the time of their update. */
 static double price_of_home(const struct solving *g, int parameter, struct home h)
 {
   static const double OF_LARGE = 1e4; /* whatever moves */
+  static const double UPDATE = 7;     /* an update's passes: of the gradient and two states */
   const struct value *v = &graph->value[parameter];
   const bool is_large = g->large > 0 && bytes_of(parameter, v->type) >= g->large;
-  return (is_large ? OF_LARGE : g->what->price) * g->node[parameter].members *
-         bytes_of_part(parameter, cut_home(g, &v->shape, h));
+  const double bytes = bytes_of_part(parameter, cut_home(g, &v->shape, h));
+  const double update = g->s.second > 0 && g->has_gradient[parameter]
+                            ? g->s.second * memory_seconds(UPDATE * bytes)
+                            : 0;
+  return g->node[parameter].members * ((is_large ? OF_LARGE : g->what->price) * bytes + update);
 }
 
 /* Where all large parameters are to be cut: not norms, biases and the like. */
@@ -457,7 +484,7 @@ static void set_base(struct solving *g, struct folded_op *p)
   const struct op *op = &graph->op[p->op];
   p->base = alloc((size_t)(p->nstrategy + 1) * sizeof *p->base);
   p->chosen = alloc((size_t)(p->nstrategy + 1) * sizeof *p->chosen);
-  for (int i = 0; i < p->nstrategy; i++) p->base[i] = p->strategy[i].cost;
+  for (int i = 0; i < p->nstrategy; i++) p->base[i] = p->strategy[i].cost + p->strategy[i].work;
   for (int o = 0; o < op->nin; o++) {
     const int node = node_of_operand(g, p, o);
     if (node == NONE || !is_alone(g, node)) continue;
@@ -587,14 +614,17 @@ static void add_part_tables(struct solving *g, struct folded_op *p)
   }
 }
 
-/* The moves into entries: so many times each. */
+/* Moves from a node into entries: so many times. */
+struct move_between {
+  int from, to, times, value;
+  bool has_gradient, is_element; /* what takes it */
+};
+
 static void add_moves(struct solving *g)
 {
-  struct move_between {
-    int from, to, times, value;
-    bool has_gradient;
-  } *list = NULL;
+  struct move_between *list = NULL;
   int n = 0, room = 0;
+  const int *element = outermost_elements();
   for (int e = 0; e < g->f.nentry; e++) {
     const struct module_input *x = &g->f.entry[e];
     if (g->is_free[x->value] || graph->value[x->value].role == PARAMETER) continue;
@@ -612,7 +642,8 @@ static void add_moves(struct solving *g)
         i++;
       if (i == n) {
         GROW(list, n, room);
-        list[n++] = (struct move_between){from, to, 0, x->value, has};
+        const int module = graph->call[x->call].module;
+        list[n++] = (struct move_between){from, to, 0, x->value, has, element[module] == module};
       }
       list[i].times++;
     }
@@ -631,11 +662,14 @@ static void add_moves(struct solving *g)
     for (int h = 0; h < a->n; h++)
       for (int k = 0; k < b->n; k++)
         cost[h * b->n + k] =
-            times * cost_between(g, list[i].value, list[i].has_gradient, a->home[h], b->home[k]);
+            times * (cost_between(g, list[i].value, list[i].has_gradient, a->home[h], b->home[k]) +
+                     OF_ELEMENT * (list[i].is_element && a->home[h].layout != b->home[k].layout));
     int variable[2] = {variable_of(g, list[i].from), variable_of(g, list[i].to)};
     add_table(g->tables, 2, variable, cost);
     free(cost);
   }
+  g->move = list;
+  g->nmove = n;
 }
 
 /* The parameters of one module are gathered together, or none of them is. */
@@ -739,12 +773,13 @@ static void add_strided(struct list *to, const struct node *n)
   }
 }
 
-static void take_operation(struct solving *g, int id, int times)
+static void take_operation(struct solving *g, int id, int members)
 {
+  const int times = counted(members);
   const struct op *op = &graph->op[id];
   if (!op->nout || g->is_free[op->out] || is_update(op)) return;
   if (op->kind == OP_cast && is_parameter(node_of(&g->f, op->out))) return;
-  struct folded_op p = {.op = id, .times = times, .variable = NONE};
+  struct folded_op p = {.op = id, .times = times, .members = members, .variable = NONE};
   struct list strided[MAX_INPUTS] = {{0}};
   for (int i = 0; i < op->nin; i++) {
     const int node = node_of_operand(g, &p, i);
@@ -763,6 +798,9 @@ static void take_operation(struct solving *g, int id, int times)
     for (int i = 0; i < MAX_INPUTS; i++) p.strategy->in[i] = p.strategy->in_gradient[i] = whole;
     for (int k = 0; k < MAX_OUTPUTS; k++) p.strategy->out[k] = p.strategy->out_gradient[k] = whole;
   }
+  for (int i = 0; i < p.nstrategy && g->s.second > 0 && !g->works[id]; i++)
+    p.strategy[i].work = g->s.second * seconds_of_way(&g->s, g->is_in_memory, op, &p.strategy[i],
+                                                      g->has_gradient[op->out]);
   set_base(g, &p);
   for (int k = 0; k < op->nout; k++) set_output_domain(g, &p, k);
   GROW(g->part, g->npart, g->part_room);
@@ -795,6 +833,32 @@ static int best_strategy(const struct solving *g, const struct folded_op *p,
   return best;
 }
 
+/* The bytes that a rank receives, by the homes: without the time of work, prices and caution, and
+   each layer once. */
+static double moved_bytes(struct solving *g, const struct solution *of, const int *chosen)
+{
+  const double step = g->s.step;
+  double sum = 0;
+  g->counts_bytes = true;
+  g->s.step = STEP;
+  for (int k = 0; k < g->npart; k++) {
+    const struct folded_op *p = &g->part[k];
+    for (int o = 0; o < operand_count(&graph->op[p->op]); o++) {
+      const int node = node_of_operand(g, p, o);
+      if (node == NONE) continue;
+      sum += p->members * cost_of_operand(g, p, o, node, of->home[node], &p->strategy[chosen[k]]);
+    }
+  }
+  for (int i = 0; i < g->nmove; i++) {
+    const struct move_between *m = &g->move[i];
+    sum +=
+        m->times * cost_between(g, m->value, m->has_gradient, of->home[m->from], of->home[m->to]);
+  }
+  g->counts_bytes = false;
+  g->s.step = step;
+  return sum;
+}
+
 static void read_solution(struct solving *g, struct solution *to, const int *value)
 {
   to->home = alloc((size_t)(g->f.nnode + 1) * sizeof *to->home);
@@ -802,7 +866,7 @@ static void read_solution(struct solving *g, struct solution *to, const int *val
   to->kept = alloc((size_t)(graph->nvalue + 1) * sizeof *to->kept);
   to->made_as = alloc((size_t)(graph->nvalue + 1) * sizeof *to->made_as);
   for (int i = 0; i < graph->nvalue; i++) to->made_as[i] = NONE;
-  to->moved = to->cost;
+  int *chosen = alloc((size_t)(g->npart + 1) * sizeof *chosen);
   for (int i = 0; i < g->f.nnode; i++)
     if (g->node[i].variable != NONE) {
       to->home[i] = g->node[i].home[value[g->node[i].variable]];
@@ -819,6 +883,7 @@ static void read_solution(struct solving *g, struct solution *to, const int *val
       to->has_home[node] = true;
     }
     for (int o = 0; o < op->nout; o++) to->made_as[op->out + o] = p->strategy[best].out[o];
+    chosen[k] = best;
   }
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
@@ -828,8 +893,8 @@ static void read_solution(struct solving *g, struct solution *to, const int *val
     const double bytes = bytes_of_part(i, cut_home(g, &v->shape, h));
     to->parameters += bytes;
     to->kept[node] = bytes;
-    to->moved -= price_of_home(g, node, h) / g->node[node].members;
   }
+  to->moved = g->s.second > 0 ? moved_bytes(g, to, chosen) : to->cost;
 }
 
 struct solution solve_placements(const struct search_for *what)
@@ -841,6 +906,7 @@ struct solution solve_placements(const struct search_for *what)
                         .f = fold_program(a),
                         .s = make_space(a->dims),
                         .large = least_large(a)};
+  if (what->by_bytes) g->s.second = 0, g->s.step = STEP;
   g->node = alloc((size_t)(g->f.nnode + 1) * sizeof *g->node);
   for (int i = 0; i < g->f.nnode; i++) g->node[i].variable = NONE;
   mark_values(g);
@@ -866,10 +932,10 @@ struct solution solve_placements(const struct search_for *what)
     }
   find_joint_parameters(g);
   g->works = operations_that_work(times);
+  if (g->s.second > 0) g->is_in_memory = values_in_memory();
   g->tables = new_tables();
   for (int at = 0; at < graph->norder; at++)
-    if (times[graph->order[at]])
-      take_operation(g, graph->order[at], counted(times[graph->order[at]]));
+    if (times[graph->order[at]]) take_operation(g, graph->order[at], times[graph->order[at]]);
   for (int k = 0; k < g->npart; k++) add_part_tables(g, &g->part[k]);
   add_moves(g);
   join_parameters(g);

@@ -136,6 +136,8 @@ int find_strategies(const struct auto_space *s, const struct op *op, bool works,
       divides = cuts_well(l.size[f->list[i].letter], graph->mesh.size[s->dim[d]]);
     f->divides |= divides;
   }
+  bool is_uncut = true;
+  for (int i = 0; i < f->nlist; i++) is_uncut &= f->list[i].letter == NONE;
   int at[MOST_DIMS] = {0};
   for (;;) {
     add_strategy(f, at);
@@ -143,6 +145,7 @@ int find_strategies(const struct auto_space *s, const struct op *op, bool works,
     while (i >= 0 && ++at[i] == f->nlist) at[i--] = 0;
     if (i < 0 || f->n > MOST_STRATEGIES) break;
   }
+  for (int i = 0; i < f->n; i++) f->found[i].is_of_uncut = is_uncut;
   *list = f->found;
   return f->n;
 }

@@ -277,11 +277,12 @@ static void name_style(const struct writing *w, struct style *s)
   const struct layout_request *in = request_of(s, REQUEST_INPUT),
                               *out = request_of(s, REQUEST_OUTPUT);
   const bool has_parameters = request_of(s, REQUEST_PARAMETER);
-  s->name = has_parameters ? "ModuleLayouts"
-            : in && out    ? "PrepareModuleInputOutput"
-            : in           ? "PrepareModuleInput"
-                           : "PrepareModuleOutput";
-  if (has_parameters && parts_of_module(s->module)) return;
+  const bool is_in_parts = parts_of_module(s->module);
+  s->name = has_parameters || is_in_parts ? "ModuleLayouts"
+            : in && out                   ? "PrepareModuleInputOutput"
+            : in                          ? "PrepareModuleInput"
+                                          : "PrepareModuleOutput";
+  if (is_in_parts) return;
   if (!known || !has_parameters || !call || call->nin != 1 || call->nout != 1) return;
   const int last_in = graph->value[call->in[0]].shape.ndim - 1;
   const int last_out = graph->value[call->out[0]].shape.ndim - 1;

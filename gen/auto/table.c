@@ -101,22 +101,18 @@ static const char *style_in_lua(const struct style *s)
     put(&b, "}");
     return b.text;
   }
-  struct buffer b = {0};
-  put(&b, "ModuleLayouts{parameters = {");
-  bool is_first = true;
+  struct buffer parameters = {0}, b = {0};
   for (int k = 0; k < s->nrequest; k++) {
     const struct layout_request *r = &s->request[k];
     if (r->what != REQUEST_PARAMETER || is_later_part(r->value)) continue;
-    put(&b, "%s%s = %s", is_first ? "" : ", ", lua_key(last_name(graph->value[r->value].name)),
-        placement_in_lua(r->to));
-    is_first = false;
+    put(&parameters, "%s%s = %s", parameters.length ? ", " : "",
+        lua_key(last_name(graph->value[r->value].name)), placement_in_lua(r->to));
   }
-  put(&b, "}");
+  if (parameters.length) put(&b, ", parameters = {%s}", parameters.text);
   if (parts_of_module(s->module)) put(&b, ", parts = %s", parts_in_lua(s->module));
   if (in) put(&b, ", inputs = %s", list_in_lua(s, REQUEST_INPUT));
   if (out) put(&b, ", outputs = %s", list_in_lua(s, REQUEST_OUTPUT));
-  put(&b, "}");
-  return b.text;
+  return text("ModuleLayouts{%s}", b.text + strlen(", "));
 }
 
 /* A line of a table: what a module gets. */
@@ -245,14 +241,35 @@ static const char *say_alike(struct line *list, int n, int i)
   return pattern ? pattern : list[i].path;
 }
 
+static int first_dimension(const struct automatic *a)
+{
+  int d = 0;
+  while (!(a->dims >> d & 1)) d++;
+  return d;
+}
+
+/* The modules in parts that no style of ours is for: their parts are made all the same, and a plan
+   by hand has to say so. */
+static void add_parts(struct line *list, int *n, int first, const struct automatic *a,
+                      const char *const *pattern)
+{
+  bool *has = alloc((size_t)(graph->nmodule + 1) * sizeof *has);
+  for (int i = first; i < graph->nstyle; i++) has[graph->style[i].module] = true;
+  for (int m = 0; m < graph->nmodule; m++) {
+    if (has[m] || !a->chooses[m] || !*graph->module[m].path || !parts_of_module(m)) continue;
+    const char *what = text("ModuleLayouts{parts = %s}", parts_in_lua(m));
+    list[(*n)++] = (struct line){pattern[m], graph->module[m].path, what, false};
+  }
+}
+
 /* The table of styles over the dimension, a line for each pattern of modules: equal layers have one
-   line; and that of the model itself, or NULL. */
-static const char *table_of_styles(int first, int mesh_dim, const char *const *pattern,
-                                   const char **of_model)
+   line; and that of the model itself, or NULL. That of the first dimension has the parts. */
+static const char *table_of_styles(int first, int mesh_dim, const struct automatic *a,
+                                   const char *const *pattern, const char **of_model)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
-  struct line *list = alloc((size_t)(graph->nstyle - first + 1) * sizeof *list);
+  struct line *list = alloc((size_t)(graph->nstyle - first + graph->nmodule + 1) * sizeof *list);
   int n = 0;
   *of_model = NULL;
   for (int i = first; i < graph->nstyle; i++) {
@@ -264,6 +281,7 @@ static const char *table_of_styles(int first, int mesh_dim, const char *const *p
     else
       list[n++] = (struct line){pattern[s->module], path, style_in_lua(s), false};
   }
+  if (mesh_dim == first_dimension(a)) add_parts(list, &n, first, a, pattern);
   for (int i = 0; i < n; i++) {
     if (list[i].is_said) continue;
     const bool is_whole = all_have(&list[i], pattern, list, n);
@@ -275,9 +293,10 @@ static const char *table_of_styles(int first, int mesh_dim, const char *const *p
   return b.text;
 }
 
-static void put_styles(struct buffer *b, int first, int mesh_dim, const char *const *pattern)
+static void put_styles(struct buffer *b, int first, int mesh_dim, const struct automatic *a,
+                       const char *const *pattern)
 {
-  const char *of_model, *table = table_of_styles(first, mesh_dim, pattern, &of_model);
+  const char *of_model, *table = table_of_styles(first, mesh_dim, a, pattern, &of_model);
   const char *mesh = printable(graph->mesh.name[mesh_dim]);
   if (of_model) put(b, "parallelize(model, mesh.%s, %s)\n", mesh, of_model);
   if (*table) put(b, "parallelize(model, mesh.%s, {\n%s})\n", mesh, table);
@@ -360,9 +379,7 @@ static void put_units(struct buffer *b, int first)
 /* For plan.lua: the styles over the one dimension that auto() is for where tpgen finds the mesh. */
 static void note_table(int first, const struct automatic *a, const char *const *pattern)
 {
-  int d = 0;
-  while (!(a->dims >> d & 1)) d++;
-  const char *of_model, *table = table_of_styles(first, d, pattern, &of_model);
+  const char *of_model, *table = table_of_styles(first, first_dimension(a), a, pattern, &of_model);
   plan_options->parallel.styles =
       of_model ? text("  %s, -- of the model itself\n%s", of_model, table) : table;
 }
@@ -374,9 +391,10 @@ void print_styles(int first, int units, const struct automatic *a)
       a->line % LINES_OF_FILE);
   const char **pattern = alloc((size_t)(graph->nmodule + 1) * sizeof *pattern);
   for (int m = 0; m < graph->nmodule; m++) pattern[m] = starred_name(graph->module[m].path);
-  for (int d = 0; d < graph->mesh.ndim; d++) put_styles(&b, first, d, pattern);
+  const size_t before = b.length;
+  for (int d = 0; d < graph->mesh.ndim; d++) put_styles(&b, first, d, a, pattern);
   if (a->cuts_large) note_table(first, a, pattern);
   put_units(&b, units);
-  if (first == graph->nstyle && units == graph->nunit) put(&b, "nothing: all is as it is\n");
+  if (b.length == before && units == graph->nunit) put(&b, "nothing: all is as it is\n");
   plan_options->notes = text("%s%s", plan_options->notes ? plan_options->notes : "", b.text);
 }

@@ -75,6 +75,8 @@ void emit_rest(const struct buffer *programs);
 /* Whether the program has a product for which oneDNN pays; in a pipeline, whether that of any place
    has one. */
 bool multiplies_by_onednn(void);
+/* Of a program that trains on tokens, with labels that may be -100; see struct text_inputs. */
+struct text_inputs text_inputs(void);
 
 /* ----------------------------------------------------------------------------- runtime_files.c */
 
@@ -111,6 +113,12 @@ void decide_reductions(void (*passes)(void));
 /* With checkpoint = {memory = ...}: the levels of modules for the pass `recompute`. passes: as for
    decide_reductions(), from that pass on. */
 void decide_recomputation(void (*passes)(void));
+
+/* ------------------------------------------------------------------------------ this_machine.c */
+
+/* Lets plans read the device.json of this machine. Measures the machine, if there is none and the
+   command line says --cluster this. */
+void know_this_machine(void);
 
 /* ------------------------------------------------------------------------------------ trials.c */
 

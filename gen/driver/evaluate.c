@@ -30,6 +30,14 @@ static void note_figures(void)
   if (graph->stages) note_stage();
 }
 
+static int64_t samples(void)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == BATCH && graph->value[i].shape.ndim)
+      return graph->value[i].shape.size[0];
+  return 0;
+}
+
 static struct evaluated evaluated_now(void)
 {
   const struct mesh *m = &graph->mesh;
@@ -37,6 +45,7 @@ static struct evaluated evaluated_now(void)
                         .step = step_figures(),
                         .model = model_figures(),
                         .operations = graph->nop,
+                        .samples = samples(),
                         .ranks = world_size(),
                         .has_stages = graph->stages != NULL,
                         .has_cluster = has_cluster(),
@@ -48,6 +57,7 @@ static struct evaluated evaluated_now(void)
                         .memory = memory_limit(),
                         .reserve = library_reserve(),
                         .least_with_whole_sums = least_with_whole_sums()};
+  e.is_machine = m->cluster.name && !strcmp(m->cluster.name, THIS_MACHINE);
   e.is_usual = m->device.name && m->cluster.name && !strcmp(m->device.name, m->cluster.name);
   if (m->device.name) strncpy(e.device, m->device.name, sizeof e.device - 1);
   return e;

@@ -23,8 +23,9 @@ static const char usage[] =
     "  --library-name NAME   what its functions and files begin with; by default model\n"
     "  --search              find the settings of the plan that are quickest on a cluster; -D\n"
     "                        pins one, and -o writes the programs of the best (docs/search.md)\n"
-    "  --cluster PRESET[:NODES]|FILE.json\n"
-    "                        where the ranks run: dgx-h100:16 is 16 nodes\n"
+    "  --cluster PRESET[:NODES]|FILE.json|this\n"
+    "                        where the ranks run: dgx-h100:16 is 16 nodes, this is this machine,\n"
+    "                        which is measured the first time\n"
     "  --search-time S       end the search after so many seconds, with the best so far\n"
     "  --trace               write trace.json, too: the simulated step, for Perfetto\n"
     "  --report              write report.html, too: the plan to look at in a browser\n"
@@ -413,6 +414,7 @@ int main(int argc, char **argv)
   run_move_query();
   run_schedule_query();
   write_calibration();
+  know_this_machine();
   search_settings(run_all);
   explain_cost();
 

@@ -8,7 +8,8 @@
    passes, in processes of their own, and the best of them is taken. */
 #include "driver/driver.h"
 
-enum { MOST_CAUTIONS = 4 };
+enum { MOST_TRIED_SOLUTIONS = 5 };
+static const double FIRST_CAUTION = 1.01;
 
 static const struct solution *tried;
 static const struct automatic *asked;
@@ -69,7 +70,7 @@ static struct solution fit_memory(struct solution s, const struct outcome *whole
   struct automatic within = *asked;
   struct bracket b = {.low = least_parameters(asked), .high = s.parameters};
   within.parameters = (int64_t)b.low + 1;
-  struct solution best = choose_placements(&within, 1.01);
+  struct solution best = choose_placements(&within, FIRST_CAUTION, false);
   const struct outcome least = try_one(&best);
   if (!least.ended) return best; /* the passes will say why */
   if (least.memory > limit)
@@ -83,7 +84,7 @@ static struct solution fit_memory(struct solution s, const struct outcome *whole
   for (int i = 0; i < GUESSES && b.high - b.low > 1; i++) {
     const double middle = guess(&b, (double)limit);
     within.parameters = (int64_t)middle + 1;
-    const struct solution now = choose_placements(&within, 1.01);
+    const struct solution now = choose_placements(&within, FIRST_CAUTION, false);
     const struct outcome o = try_one(&now);
     if (o.ended && o.memory <= limit) {
       best = now;
@@ -97,32 +98,69 @@ static struct solution fit_memory(struct solution s, const struct outcome *whole
   return best;
 }
 
+/* The program without any style of ours. */
+static void try_as_it_is(void)
+{
+  count_received();
+  rest();
+}
+
+struct tried_solutions {
+  int n, best;
+  struct solution list[MOST_TRIED_SOLUTIONS];
+  struct outcome outcome[MOST_TRIED_SOLUTIONS];
+};
+
+static void try_next(struct tried_solutions *t, struct solution next)
+{
+  for (int k = 0; k < t->n; k++)
+    if (same_solutions(&next, &t->list[k])) return;
+  t->list[t->n] = next;
+  t->outcome[t->n] = try_one(&t->list[t->n]);
+  if (is_better(&t->outcome[t->n], &t->outcome[t->best])) t->best = t->n;
+  t->n++;
+}
+
+/* The solution by bytes beside that by time, which knows little of what overlaps; and, where the
+   passes make more of the first one than it says, those with more caution. */
+static void try_others(struct tried_solutions *t)
+{
+  static const double caution[] = {1.5, 4, 100};
+  t->outcome[0] = try_one(&t->list[0]);
+  if (t->list[0].space.second > 0) try_next(t, choose_placements(asked, FIRST_CAUTION, true));
+  for (int i = 0; i < 3 && is_dearer(&t->outcome[0], &t->list[0]); i++)
+    try_next(t, choose_placements(asked, caution[i], false));
+}
+
+/* Whether the passes refuse what was tried, and take the plan without it: they decide one operation
+   after the other, and may come to one that allows no cut. */
+static bool is_better_as_it_is(const struct outcome *tried_one)
+{
+  return !tried_one->ended && end_trial(begin_trial_of(try_as_it_is)).ended;
+}
+
 void decide_placements(void (*passes)(void))
 {
-  static const double caution[MOST_CAUTIONS] = {1.01, 1.5, 4, 100};
+  enum { FEW_DIMS = 2, FEW_OPERATIONS = 1000 };
   if (!graph->automatic) return;
   asked = graph->automatic;
   rest = passes;
   graph->automatic = NULL;
   if (!make_space(asked->dims).ndim) return; /* one rank */
-  struct solution list[MOST_CAUTIONS];
-  struct outcome outcome[MOST_CAUTIONS];
-  int n = 1, best = 0;
-  list[0] = choose_placements(asked, caution[0]);
-  /* A few dimensions: each solution takes little time. */
-  const bool is_quick = list[0].space.ndim <= 2;
-  if (is_quick) outcome[0] = try_one(&list[0]);
-  for (int i = 1; i < MOST_CAUTIONS && is_quick && is_dearer(&outcome[0], &list[0]); i++) {
-    list[n] = choose_placements(asked, caution[i]);
-    bool is_new = true;
-    for (int k = 0; k < n && is_new; k++) is_new = !same_solutions(&list[n], &list[k]);
-    if (!is_new) continue;
-    outcome[n] = try_one(&list[n]);
-    if (is_better(&outcome[n], &outcome[best])) best = n;
-    n++;
+  struct tried_solutions *t = alloc(sizeof *t);
+  t->n = 1;
+  t->list[0] = choose_placements(asked, FIRST_CAUTION, false);
+  /* Each solution takes little time. */
+  const bool is_quick = t->list[0].space.ndim <= FEW_DIMS;
+  if (is_quick) try_others(t);
+  const bool is_tried = is_quick || asked->memory || graph->nop < FEW_OPERATIONS;
+  struct solution *best = &t->list[t->best];
+  if (is_tried && !is_quick) t->outcome[0] = try_one(best);
+  if (is_tried && is_better_as_it_is(&t->outcome[t->best])) {
+    print_styles(graph->nstyle, graph->nunit, asked);
+    return;
   }
-  if (asked->memory && !is_quick) outcome[best] = try_one(&list[best]);
-  if (asked->memory) list[best] = fit_memory(list[best], &outcome[best]);
-  if (!list[best].is_exact) ended_early("auto", "the cheapest placements", 1, "table of costs");
-  add_styles_of(&list[best], asked);
+  if (asked->memory) *best = fit_memory(*best, &t->outcome[t->best]);
+  if (!best->is_exact) ended_early("auto", "the cheapest placements", 1, "table of costs");
+  add_styles_of(best, asked);
 }

@@ -366,6 +366,38 @@ bool multiplies_by_onednn(void)
   return false;
 }
 
+/* A name that needs no quotation marks, in a shell or in JSON. */
+static bool is_plain(const char *name)
+{
+  return *name &&
+         !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")];
+}
+
+struct text_inputs text_inputs(void)
+{
+  static const double IGNORED = -100;
+  if (all_stages()) return all_stages()->text;
+  const struct value *input = NULL, *target = NULL;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role != BATCH) continue;
+    if (v->init.kind == INIT_TOKENS && v->init.b == 0 && !input)
+      input = v;
+    else if (v->init.kind == INIT_UNIFORM && v->init.a == IGNORED && !target)
+      target = v;
+    else
+      return (struct text_inputs){0};
+  }
+  if (!input || !target || graph->loss == NONE || input->shape.ndim != 2 ||
+      !same_shape(input->shape, target->shape) || input->type != I32 || target->type != I32 ||
+      !is_plain(input->name) || !is_plain(target->name))
+    return (struct text_inputs){0};
+  return (struct text_inputs){.sequence = input->shape.size[1],
+                              .vocabulary = (int64_t)input->init.a,
+                              .input = input->name,
+                              .target = target->name};
+}
+
 /* The plan's path, and after it those of the files that it requires, each with a zero and on a
    line of its own. */
 static char *plan_string(void)
@@ -396,6 +428,15 @@ static void add_kernels(void)
                              "prototypes", kernel_prototypes(), NULL));
 }
 
+/* For the program text_data; "": there is none. */
+static const char *text_data_arguments(void)
+{
+  const struct text_inputs of = text_inputs();
+  if (!of.sequence) return "";
+  return text("%lld %lld %s %s", (long long)of.sequence, (long long)of.vocabulary, of.input,
+              of.target);
+}
+
 static void add_launcher(const char *ranks)
 {
   char *world = text("%d", world_size());
@@ -407,12 +448,14 @@ static void add_launcher(const char *ranks)
                 plan_options->weights ? embedded_template("torch_archive.txt") : "", "generate",
                 plan_options->generate.slots ? embedded_template("generate.txt") : "", "onednn",
                 multiplies_by_onednn() ? embedded_template("onednn.txt") : "", "runtime_files",
-                embedded_template("runtime_files.txt"), "library", library_build(), NULL));
+                embedded_template("runtime_files.txt"), "text_data",
+                text_inputs().sequence ? embedded_template("text_data.txt") : "", "library",
+                library_build(), NULL));
   const char *other_help = plan_options->generate.slots ? "HELP_OF_TRAINING" : "HELP_OF_GENERATING";
   char *run =
       fill(embedded_template("run.sh"), "plan", plan_shown(), "world", world, "hash",
            plan_options->hash, "transport", target->library == LIBRARY_MPI ? "shared" : "nccl",
-           "other_help", other_help, NULL);
+           "other_help", other_help, "text_data", text_data_arguments(), NULL);
   add_file("run.sh", run, strlen(run), true);
 }
 

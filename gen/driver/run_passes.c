@@ -173,6 +173,7 @@ static void run_rest(enum pass last, void (*finish)(void))
   all->has_values_by_rows = has_values_by_rows();
   all->multiplies_by_onednn = multiplies_by_onednn();
   all->has_step_number = has_step_number();
+  all->text = text_inputs();
   graph->stages->all = all;
   run_places(whole, finish);
 }

@@ -1,5 +1,5 @@
-/* runtime_files.c: the runtime's files that a program has: those that its CMakeLists.txt compiles,
-   those that its own files include, and those that these include. */
+/* runtime_files.c: the runtime's files that a program has: those that its CMakeLists.txt and run.sh
+   name, those that its own files include, and those that these include. */
 #include "driver/driver.h"
 
 #include <string.h>
@@ -39,14 +39,19 @@ static void add_runtime_file(const char *name)
   add_included((const char *)e->text);
 }
 
-void add_runtime(void)
+static void add_named(const struct file *file)
 {
-  const struct file *file = find_file("CMakeLists.txt");
-  for (const char *at = file->contents; (at = strstr(at, FOLDER));) {
+  for (const char *at = file ? file->contents : ""; (at = strstr(at, FOLDER));) {
     const char *name = text("%.*s", (int)strspn(at, "abcdefghijklmnopqrstuvwxyz_0123456789/."), at);
     at += strlen(name);
     if (strchr(name, '.')) add_runtime_file(name);
   }
+}
+
+void add_runtime(void)
+{
+  add_named(find_file("CMakeLists.txt"));
+  add_named(find_file("run.sh"));
   const int own = added_files();
   for (int i = 0; i < own; i++) {
     const char *suffix = strrchr(added_file(i)->name, '.');

@@ -20,10 +20,12 @@
      from outside           the same value for all
 
    If anything differs, the modules are not folded; nor beyond a bound that no real model reaches.
+   Where the first or the last one differs, the others are folded without it.
  */
 #include "graph_passes/graph_passes.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Operations order[first .. first + length): those of one module of a list in one phase. */
@@ -338,18 +340,22 @@ static int carried_value(const struct source *s)
   return *value;
 }
 
+/* Compares module by module, in memory order. */
+static bool has_same_ops(struct outlining *o, const struct region *r)
+{
+  for (int i = 1; i < r->count; i++)
+    for (int k = 0; k < r->run[0].length; k++, o->compared++)
+      if (!same_op(o, op_at(r, 0, k), op_at(r, i, k))) return false;
+  return true;
+}
+
 /* The inputs of the body's operations: source[k * MAX_INPUTS + j] of the k-th; NULL if the
    modules cannot be folded. */
 static struct source *find_sources(struct outlining *o, const struct region *r)
 {
   int64_t growth;
   int length = r->run[0].length;
-  /* Module by module, in memory order. */
-  bool same_ops = true;
-  for (int i = 1; i < r->count && same_ops; i++)
-    for (int k = 0; k < r->run[0].length && same_ops; k++, o->compared++)
-      same_ops = same_op(o, op_at(r, 0, k), op_at(r, i, k));
-  if (!same_ops) return NULL;
+  if (!has_same_ops(o, r)) return NULL;
   struct source *source = alloc((size_t)length * MAX_INPUTS * sizeof *source);
   for (int k = 0; k < length; k++) {
     if (!find_growth(r, k, &growth)) return NULL;
@@ -407,6 +413,132 @@ static void find_regions_of(struct outlining *o, const struct iteration_range *o
   }
 }
 
+/* Whether the inputs of all modules' operations are of the same kinds. */
+static bool has_same_inputs(const struct region *r)
+{
+  for (int k = 0; k < r->run[0].length; k++)
+    for (int j = 0; j < op_at(r, 0, k)->nin; j++)
+      for (int i = 1; i < r->count; i++)
+        if (!same_value_kind(op_at(r, 0, k)->in[j], op_at(r, i, k)->in[j])) return false;
+  return true;
+}
+
+static bool is_update_phase(int place)
+{
+  return !is_of_batch(graph->op[graph->order[place]].phase);
+}
+
+/* The operations of the modules of the range that would be in loops, before their inputs' sources
+   are known. */
+static int64_t foldable(struct outlining *o, const struct iteration_range *of)
+{
+  int64_t all = 0;
+  int behind = 0;
+  for (int k = 0; k < o->places[of->list].n; k++) {
+    struct region r;
+    const int place = o->places[of->list].at[k];
+    if (o->compared > MOST_COMPARED) return 0;
+    if (place < behind || is_update_phase(place) || o->inside[place]) continue;
+    if (!find_region(o, place, of, &r)) continue;
+    if (!has_same_ops(o, &r) || !has_same_inputs(&r)) continue;
+    all += r.last - r.first;
+    behind = r.last;
+  }
+  return all;
+}
+
+/* What find_regions_of changes, to go back to. Values that it has added stay, and nothing reads
+   them. */
+struct before_folding {
+  struct op *op;
+  struct in_loop *in_loop;
+  int nloop, nregion;
+  int *region_at;
+  bool *inside, *is_read_by_all;
+};
+
+static void *copy_of(const void *list, size_t bytes)
+{
+  void *copy = malloc(bytes + 1);
+  if (!copy) usage_error(3, "no memory");
+  if (bytes) memcpy(copy, list, bytes);
+  return copy;
+}
+
+static struct before_folding remember_folding(const struct outlining *o)
+{
+  const struct values_in_loops *l = graph->in_loops;
+  const int nloop = l ? l->nvalue : 0;
+  const size_t places = (size_t)graph->norder;
+  return (struct before_folding){
+      .op = copy_of(graph->op, (size_t)graph->nop * sizeof *graph->op),
+      .in_loop = copy_of(l ? l->of : NULL, (size_t)nloop * sizeof(struct in_loop)),
+      .nloop = nloop,
+      .nregion = o->nregion,
+      .region_at = copy_of(o->region_at, (places + 1) * sizeof *o->region_at),
+      .inside = copy_of(o->inside, places),
+      .is_read_by_all = copy_of(o->is_read_by_all, (size_t)graph->nvalue)};
+}
+
+/* values: how many there were. */
+static void go_back_before(struct outlining *o, const struct before_folding *b, int values)
+{
+  struct values_in_loops *l = graph->in_loops;
+  const size_t places = (size_t)graph->norder;
+  memcpy(graph->op, b->op, (size_t)graph->nop * sizeof *graph->op);
+  memcpy(o->region_at, b->region_at, (places + 1) * sizeof *o->region_at);
+  memcpy(o->inside, b->inside, places);
+  memcpy(o->is_read_by_all, b->is_read_by_all, (size_t)values);
+  o->nregion = b->nregion;
+  for (int i = 0; l && i < l->nvalue && i < values; i++)
+    l->of[i] = i < b->nloop ? b->in_loop[i] : in_no_loop;
+}
+
+static void forget_folding(struct before_folding *b)
+{
+  free(b->op);
+  free(b->in_loop);
+  free(b->region_at);
+  free(b->inside);
+  free(b->is_read_by_all);
+}
+
+/* The first module may take its input in another layout, and the last one leave its output so: then
+   the others are folded without it, if much remains apart else. */
+static void fold_range(struct outlining *o, struct iteration_range *run)
+{
+  enum { FEW = 8 };
+  static const double MOST_PART = 0.5;
+  if (run->count < FEW) {
+    find_regions_of(o, run);
+    return;
+  }
+  const int values = graph->nvalue;
+  struct before_folding before = remember_folding(o);
+  find_regions_of(o, run);
+  int64_t here = 0, most = 0;
+  for (int k = 0; k < o->places[run->list].n; k++) {
+    const int place = o->places[run->list].at[k];
+    if (is_update_phase(place) || index_at(place, run) == NONE) continue;
+    here++;
+    most += o->inside[place];
+  }
+  if ((double)most < MOST_PART * (double)here) {
+    struct iteration_range best = *run;
+    go_back_before(o, &before, values);
+    for (int ends = 1; ends < 4; ends++) {
+      struct iteration_range part = *run;
+      part.first += ends & 1;
+      part.count -= (ends & 1) + (ends >> 1);
+      const int64_t n = foldable(o, &part);
+      if (n > most) best = part, most = n;
+    }
+    *run = best;
+    find_regions_of(o, run);
+  }
+  forget_folding(&before);
+}
+
 /* The number of the list's modules from the first on, up to `most`, whose backward makes the same
    again. */
 static int count_made_alike(int list, int first, int most)
@@ -437,7 +569,7 @@ static void find_regions_of_list(struct outlining *o, const struct list *inner, 
     for (; run.first < all.first + all.count; run.first += run.count) {
       run.count = count_equal(inner, list, run.first, all.first + all.count - run.first);
       run.count = count_made_alike(list, run.first, run.count);
-      if (run.count > 1) find_regions_of(o, &run);
+      if (run.count > 1) fold_range(o, &run);
     }
   }
 }

@@ -61,6 +61,13 @@ void set_measured_links(struct cluster *c, const struct measured *m);
 /* The figures in a device.json; NULL, and which of its fields is wrong. */
 const struct measured *read_measured(const char *json, size_t length, const char **why);
 const char *measured_text(const struct measured *m);
+/* Of which machine it is, and when it was measured. */
+int measured_cores(const struct measured *m);
+double measured_memory_size(const struct measured *m);
+const char *measured_machine(const struct measured *m);
+const char *measured_when(const struct measured *m);
+/* About what ranks of it send each other: bytes a second, and the seconds of the least. */
+struct link measured_gather_link(const struct measured *m);
 /* A device with these figures, and with the best of them as its peaks. */
 struct device measured_device(const struct measured *m);
 /* Whether the plan's device has figures: the questions below are of those, in seconds for a rank of

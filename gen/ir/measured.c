@@ -413,6 +413,39 @@ const char *measured_text(const struct measured *m)
   return m->text;
 }
 
+int measured_cores(const struct measured *m)
+{
+  return m->cores;
+}
+
+double measured_memory_size(const struct measured *m)
+{
+  return m->memory;
+}
+
+const char *measured_machine(const struct measured *m)
+{
+  return m->machine;
+}
+
+const char *measured_when(const struct measured *m)
+{
+  return m->when;
+}
+
+struct link measured_gather_link(const struct measured *m)
+{
+  const struct measured_run *r = &m->run[m->nrun - 1];
+  struct link link = {10e9, 1e-6};
+  for (int i = 0; i < r->ncollective; i++) {
+    const struct collective_curve *c = &r->collective[i];
+    const int last = c->curve.n - 1;
+    if (c->kind != OP_all_gather || c->is_bf16) continue;
+    link = (struct link){c->curve.at[last] / c->curve.is[last], c->curve.is[0]};
+  }
+  return link;
+}
+
 /* The run for a plan of so many ranks. */
 static const struct measured_run *run_of(const struct measured *m)
 {

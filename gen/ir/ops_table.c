@@ -67,7 +67,8 @@ bool is_pointwise(enum op_kind k)
 bool is_broadcast(enum op_kind k)
 {
   const char *rule = op_row[k].rule;
-  return !strncmp(rule, "...", 3) && rule[strspn(rule, ".,->")] == 0;
+  const char *type = rule + strspn(rule, ".,->"); /* of the output, as in `...,...->...:bool` */
+  return !strncmp(rule, "...", 3) && (*type == 0 || *type == ':');
 }
 
 bool has_kernel(enum op_kind k)

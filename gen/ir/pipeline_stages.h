@@ -25,11 +25,18 @@ struct edge_ends {
   struct list did[2]; /* sends, receives */
 };
 
+/* Inputs of tokens [batch, sequence] and of labels, which samples made of texts fill. */
+struct text_inputs {
+  int64_t sequence, vocabulary; /* 0: there are none */
+  const char *input, *target;
+};
+
 /* Facts about the program of all stages, for the programs of single places. */
 struct all_stages {
   double flops[2];         /* see forward_flops() */
   bool gathers_each_batch; /* see the functions of these names */
   bool has_row_bounds, has_values_by_rows, multiplies_by_onednn, has_step_number;
+  struct text_inputs text;
 };
 
 /* A stage is a part of the model, by depth. The ranks at one coordinate of a dimension of the mesh

@@ -347,14 +347,36 @@ static bool is_json_name(const char *name)
   return n > strlen(".json") && !strcmp(name + n - strlen(".json"), ".json");
 }
 
-/* A device that tpgen --calibrate has measured. */
-static struct device device_of_file(const char *path)
+/* What tpgen --calibrate has measured of a machine. */
+static const struct measured *measured_in_file(const char *path)
 {
   size_t length;
   const char *why, *json = requested_text(BY_DEVICE, path, &length);
   const struct measured *m = read_measured(json, length, &why);
   if (!m) plan_fails("the device %s: %s", printable(path), why);
-  return measured_device(m);
+  return m;
+}
+
+static struct device device_of_file(const char *path)
+{
+  return measured_device(measured_in_file(path));
+}
+
+/* this_machine(): {cores =, memory =, bandwidth =, latency =}, as it was measured. */
+static int push_this_machine(lua_State *L)
+{
+  const struct measured *m = measured_in_file(THIS_MACHINE);
+  const struct link link = measured_gather_link(m);
+  lua_newtable(L);
+  lua_pushinteger(L, measured_cores(m));
+  lua_setfield(L, -2, "cores");
+  lua_pushnumber(L, measured_memory_size(m));
+  lua_setfield(L, -2, "memory");
+  lua_pushnumber(L, link.bandwidth);
+  lua_setfield(L, -2, "bandwidth");
+  lua_pushnumber(L, link.latency);
+  lua_setfield(L, -2, "latency");
+  return 1;
 }
 
 /* set_device(name), or (flops, bandwidth); a name that ends with .json is a file's. */
@@ -362,7 +384,7 @@ static int set_device(lua_State *L)
 {
   struct device *d = &graph->mesh.device;
   if (lua_type(L, 1) == LUA_TSTRING) {
-    if (is_json_name(lua_tostring(L, 1))) {
+    if (is_json_name(lua_tostring(L, 1)) || !strcmp(lua_tostring(L, 1), THIS_MACHINE)) {
       *d = device_of_file(lua_tostring(L, 1));
       return 0;
     }
@@ -637,6 +659,7 @@ static const luaL_Reg functions[] = {{"is_tensor", is_tensor},
                                      {"stored", stored},
                                      {"set_mesh", set_mesh},
                                      {"set_device", set_device},
+                                     {"this_machine", push_this_machine},
                                      {"device_facts", device_facts},
                                      {"cluster_names", push_cluster_names},
                                      {"set_cluster", set_cluster},

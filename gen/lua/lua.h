@@ -11,6 +11,9 @@
 /* In the registry: the values of args. */
 #define ARGS_VALUES "tpgen args"
 
+/* The device and the cluster of this name are this machine. */
+#define THIS_MACHINE "this"
+
 enum file_reader { BY_READ_JSON, BY_REQUIRE, BY_TORCH_EXPORT, BY_PIPELINE, BY_DEVICE, BY_CLUSTER };
 
 /* The results that the process that reads the plan leaves for its parent, however it ends. */
@@ -372,6 +375,8 @@ int step_mean(struct lua_State *L);
 /* If the sandbox has requested a file, reads it, so that the plan can start again; false if there
    is no request. A file that the plan may not see is the plan's error. */
 bool read_requested_file(void);
+/* What gives the path of this machine's device.json. */
+void set_reader_of_machine(const char *(*path)(void));
 /* Before the plan runs: reads the files that its text requires. */
 void open_requested_files(const char *plan);
 uint64_t hash_files(uint64_t hash);
@@ -381,6 +386,7 @@ struct requested_file {
   const char *path, *text;
   size_t length;
   bool is_defined; /* a value of -D is its path */
+  bool is_machine; /* this machine's device.json, which has the name of THIS_MACHINE */
 };
 int requested_files(void);
 struct requested_file requested_file(int i);

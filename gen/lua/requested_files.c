@@ -34,7 +34,19 @@ static struct known {
 } known[MAX_FILES];
 static int nknown;
 
+static const char *(*path_of_machine)(void);
+
+void set_reader_of_machine(const char *(*path)(void))
+{
+  path_of_machine = path;
+}
+
 /* ----------------------------------------------------------------------------------- the parent */
+
+static bool is_this_machine(const struct known *k)
+{
+  return k->by == BY_DEVICE && !strcmp(k->path, THIS_MACHINE) && path_of_machine;
+}
 
 /* Whether a definition of the command line is exactly this path. */
 static bool is_defined(const char *path)
@@ -68,7 +80,9 @@ static const char *read_known(struct known *k)
   size_t most = is_small ? MAX_JSON : k->by == BY_DEVICE ? MAX_DEVICE : MAX_TEXT;
   const char *at = k->path, *why = NULL;
   const bool is_named = k->by != BY_REQUIRE && is_defined(at);
-  if (!is_named && !(k->by == BY_DEVICE && is_of_cluster(at))) {
+  if (is_this_machine(k)) {
+    at = path_of_machine();
+  } else if (!is_named && !(k->by == BY_DEVICE && is_of_cluster(at))) {
     const char *directory = text("%.*s", folder_length(options.plan), options.plan);
     at = text("%s%s", *at == '/' ? "" : directory, at);
     if (access(at, F_OK) == 0 && !is_below_plan(directory, at))
@@ -188,7 +202,8 @@ struct requested_file requested_file(int i)
                                  .path = k->path,
                                  .text = k->text,
                                  .length = k->length,
-                                 .is_defined = k->by != BY_REQUIRE && is_defined(k->path)};
+                                 .is_defined = k->by != BY_REQUIRE && is_defined(k->path),
+                                 .is_machine = is_this_machine(k)};
 }
 
 uint64_t hash_files(uint64_t hash)

@@ -54,7 +54,8 @@ static void add_files_of_plan(void)
   for (int i = 0; i < requested_files(); i++) {
     const struct requested_file file = requested_file(i);
     const char *name = file.is_defined ? base_name(file.path) : file.path;
-    if (file.by == BY_TORCH_EXPORT || *name == '/' || strstr(name, "..") || find_file(name))
+    if (file.by == BY_TORCH_EXPORT || file.is_machine || *name == '/' || strstr(name, "..") ||
+        find_file(name))
       continue;
     add_file(name, file.text, file.length, false);
   }

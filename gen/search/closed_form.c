@@ -148,8 +148,11 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
                      of_stages = links_over(s, 2, s->devices / stages);
   const double x = f->input * samples / sequences; /* what a layer hands on */
   const double of_samples = p->fixed + (1 - p->fixed) * samples;
-  const double computing =
-      f->batch_seconds * of_samples / (tensor * sequences * stages) * uneven * factors.seconds;
+  /* The threads of one rank of a machine are divided among its ranks; the factors know it. */
+  const double ranks = data * tensor * sequences * stages, threads = s->is_machine ? ranks : 1;
+  const double divided = s->is_machine ? data * stages : 1;
+  const double computing = f->batch_seconds * divided * of_samples / (tensor * sequences * stages) *
+                           uneven * factors.seconds;
   const bool recomputes = again != NONE && c->v[again] > 0;
   /* Rows of tokens travel to the ranks of their experts and back, over the card of their rank. */
   const double card = s->inter.bandwidth * CARD * s->cards / s->node;
@@ -193,10 +196,10 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
                            0.05 * beside + alone;
     const double of_gradients = reduces_each ? whole : m > 1 ? part : whole * (zero > 1 ? data : 1);
     way[sums] = (struct way){.seconds = (m + idle) * busy + m * sends * 0.2 + exposed + adding +
-                                        f->update_seconds / state_ranks,
+                                        f->update_seconds * threads / state_ranks,
                              .bytes = held + f->gradient_memory / of_gradients};
   }
-  const bool fits = !s->memory || way[true].bytes <= 0.95 * (double)s->memory;
+  const bool fits = !s->memory || way[true].bytes <= 0.95 * (double)s->memory / threads;
   const bool sums = fits && way[true].seconds < way[false].seconds;
   c->seconds = way[sums].seconds;
   c->bytes = way[sums].bytes;

@@ -37,8 +37,9 @@ static char *why_not(const struct search_space *s, const struct evaluated *o)
   if (o->stopped) return "the search ended before";
   if (!o->is_there) return text("refused: %s", o->why);
   if (candidate_fits(s, o)) return "";
-  return text("does not fit: %s more than %s", size_text(o->step.bytes + o->reserve - s->memory),
-              size_text(s->memory));
+  const int64_t limit = memory_for(s, o);
+  return text("does not fit: %s more than %s", size_text(o->step.bytes + o->reserve - limit),
+              size_text(limit));
 }
 
 static void print_row(const struct found *f, int i, const int width[2])
@@ -59,9 +60,11 @@ static void print_head(const struct found *f)
   const struct search_space *s = f->space;
   int refused = 0;
   for (int i = 0; i < f->n; i++) refused += !outcome_at(f->tried[i].tried)->is_there;
-  printf("%s on %d %s in nodes of %d%s%s: %d of %s plans were tried%s%s\n", printable(options.plan),
-         s->devices, printable(s->device), s->node,
-         s->memory ? text(", %s each", size_text(s->memory)) : "",
+  const char *where = s->is_machine
+                          ? text("this machine, %d cores of %s", s->devices, printable(s->device))
+                          : text("%d %s in nodes of %d", s->devices, printable(s->device), s->node);
+  printf("%s on %s%s%s: %d of %s plans were tried%s%s\n", printable(options.plan), where,
+         s->memory && !s->is_machine ? text(", %s each", size_text(s->memory)) : "",
          s->sets_batch ? text(", batch=%lld, as -D batch says nothing", (long long)s->batch) : "",
          f->n, grouped(f->legal), refused ? text(", %d were refused", refused) : "",
          f->was_ended ? "; the search was ended early" : "");

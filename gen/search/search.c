@@ -38,7 +38,7 @@ static const double HOPELESS = 1.04, CLOSE = 1.02, FAR = 1.4, FAR_LEADER = 1.1,
 struct search {
   struct search_space *space;
   struct probes probes;
-  /* Where the plan says the batch, the figures of one device are of all its samples: those of one
+  /* Where the batch is not searched, the figures of one device are of all its samples: those of one
      are so much of them. */
   double of_seconds, of_bytes;
   int first_round; /* its candidates: more of a small program */
@@ -47,9 +47,15 @@ struct search {
   struct candidate *list;
 };
 
+int64_t memory_for(const struct search_space *s, const struct evaluated *o)
+{
+  return s->is_machine ? o->memory : s->memory;
+}
+
 bool candidate_fits(const struct search_space *s, const struct evaluated *o)
 {
-  return o->is_there && (!s->memory || o->step.bytes + o->reserve <= s->memory);
+  const int64_t limit = memory_for(s, o);
+  return o->is_there && (!limit || o->step.bytes + o->reserve <= limit);
 }
 
 int settings_on(const struct search_space *s, const struct candidate *c)
@@ -119,6 +125,7 @@ static void take_machine(struct search_space *s, const struct evaluated *o)
                 "--search must know where the ranks run%s: say --cluster dgx-h100:16, for 16 nodes "
                 "(dgx-a100, dgx-h100, dgx-h200, dgx-b200), or --cluster FILE.json (docs/search.md)",
                 device);
+  s->is_machine = o->is_machine;
   s->devices = o->devices;
   s->node = o->node;
   s->cards = o->cards;
@@ -129,16 +136,27 @@ static void take_machine(struct search_space *s, const struct evaluated *o)
 }
 
 /* The machine, by the plan on one device; and the target, where the command line says none: a GPU's
-   programs are of CUDA. */
+   programs are of CUDA. A plan may have another batch than a sample, as that of an archive that was
+   exported for one. */
 static void learn_machine(struct search *s)
 {
-  struct job job = plain_job(s->space);
-  if (s->space->batch_at != NONE) add_definition(&job, "batch", "1");
+  struct search_space *space = s->space;
+  struct job job = plain_job(space);
+  if (space->batch_at != NONE) add_definition(&job, "batch", "1");
   run_jobs(&job, 1);
   if (search_is_over()) return;
+  if (!job.to->is_there && space->batch_at != NONE) {
+    struct job as_it_is = plain_job(space);
+    run_jobs(&as_it_is, 1);
+    if (as_it_is.to->is_there) {
+      space->batch_at = NONE;
+      space->batch = as_it_is.to->samples;
+      job = as_it_is;
+    }
+  }
   if (!job.to->is_there) refuse_plan(job.to);
-  take_machine(s->space, job.to);
-  if (!options.target_given && device_named(s->space->device)) set_target("cuda");
+  take_machine(space, job.to);
+  if (!options.target_given && device_named(space->device)) set_target("cuda");
 }
 
 /* The figures of one sample. */
@@ -160,7 +178,7 @@ static bool second_job(const struct search_space *s, struct job *j)
   *j = plain_job(s);
   if (s->batch_at != NONE)
     add_definition(j, "batch", "2");
-  else if (s->of_parallel && at != NONE && !s->at[at].pinned && s->batch > 1)
+  else if (at != NONE && !s->at[at].pinned && s->batch > 1)
     add_definition(j, s->at[at].name, "2");
   else
     return false;
@@ -172,9 +190,10 @@ static void measure_fixed(struct search *s, double one, const struct evaluated *
 {
   const double two = second ? second->model.batch_seconds : 0, samples = (double)s->space->batch;
   s->of_seconds = s->of_bytes = 1;
-  if (s->space->of_parallel) s->of_seconds = s->of_bytes = 1 / samples;
+  const bool is_whole = s->space->batch_at == NONE && samples >= 1;
+  if (is_whole) s->of_seconds = s->of_bytes = 1 / samples;
   if (two <= 0 || one <= 0) return;
-  if (!s->space->of_parallel) {
+  if (!is_whole) {
     s->probes.fixed = fmin(0.5, fmax(0, (2 * one - two) / one));
     return;
   }
@@ -238,12 +257,11 @@ static void probe_settings(struct search *s)
     const struct searched *at = &space->at[i];
     const bool is_tried =
         (is_rank_kind(at->kind) && at->kind != SEARCH_DATA && space->devices > 1) ||
-        (at->kind == SEARCH_MICROBATCHES &&
-         (space->batch_at != NONE || (space->of_parallel && space->batch > 1)));
+        (at->kind == SEARCH_MICROBATCHES && (space->batch_at != NONE || space->batch > 1));
     if (at->pinned || !is_tried) continue;
     job[n] = plain_job(space);
     int64_t ranks = 2; /* or micro-batches */
-    while (is_rank_kind(at->kind) && space->devices % ranks) ranks++;
+    while (is_rank_kind(at->kind) && !space->is_machine && space->devices % ranks) ranks++;
     const char *least = text("%lld", (long long)ranks);
     add_definition(&job[n], at->name, least);
     if (at->kind == SEARCH_EXPERTS && space->of_kind[SEARCH_SHARDS] != NONE)
@@ -541,7 +559,7 @@ static void try_candidates(struct search *s, struct candidate *list, int n)
   run_jobs(job, begun);
   for (int i = f->n - begun; i < f->n; i++) {
     struct evaluated *o = outcome_at(f->tried[i].tried);
-    if (o->is_there && o->ranks != s->space->devices) {
+    if (o->is_there && !may_have_ranks(s->space, o->ranks)) {
       snprintf(o->why, sizeof o->why, "its mesh has %d ranks, and the cluster %d devices", o->ranks,
                s->space->devices);
       o->is_there = false;
@@ -563,7 +581,7 @@ static double best_seconds(const struct found *f)
 /* The closed form knows least of small programs, whose time is that of starts. */
 static bool is_small_program(const struct search *s)
 {
-  return s->first_round > FIRST_ROUND;
+  return s->first_round > FIRST_ROUND || s->space->is_machine;
 }
 
 static bool same_mesh_and_zero(const struct search_space *s, const struct candidate *a,

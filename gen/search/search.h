@@ -32,6 +32,8 @@ struct search_space {
   struct searched at[MOST_SEARCHED];
   int of_kind[SEARCH_COUNT]; /* the setting of that kind, or NONE */
   int devices, node;         /* in all, and in a node */
+  bool is_machine;           /* the devices are the cores of this machine: fewer ranks have more
+                                threads each, and a plan has 1, 2, 4 ... ranks */
   int cards;                 /* of a node */
   struct link intra, inter;
   const char *device;
@@ -60,10 +62,12 @@ struct evaluated {
   bool stopped;  /* the search ended before */
   struct step_figures step;
   struct model_figures model;
-  int operations; /* of the program */
+  int operations;  /* of the program */
+  int64_t samples; /* of its batch: the first size of its first input; 0: it has none */
   int ranks, devices, node, cards;
   bool has_stages;
   bool has_cluster, is_usual; /* is_usual: only the device is known, and not how many */
+  bool is_machine;            /* the cluster is this machine */
   struct link intra, inter;
   char device[64];
   int64_t memory, reserve;
@@ -93,6 +97,8 @@ int64_t microbatches_in(const struct search_space *s, const struct candidate *c)
 bool is_on(const struct search_space *s, const struct candidate *c, int setting);
 bool counts_in(const struct search_space *s, const struct candidate *c, int setting);
 bool is_rank_kind(enum search_kind kind);
+/* Whether a plan may have so many ranks in all. */
+bool may_have_ranks(const struct search_space *s, int64_t ranks);
 /* Whether all settings go together, for the devices and the batch. */
 bool is_legal(const struct search_space *s, const struct candidate *c);
 /* Settings that do not count become off. */
@@ -166,6 +172,8 @@ struct found *search_plan(struct search_space *space, evaluator f);
 /* What fits before what does not, then by time, or by bytes; what is refused last. < 0: a first. */
 int compare_tried(const struct found *f, int a, int b);
 bool candidate_fits(const struct search_space *s, const struct evaluated *o);
+/* The memory that a rank of the candidate may have; 0: no limit. Ranks of a machine share its. */
+int64_t memory_for(const struct search_space *s, const struct evaluated *o);
 /* The number of settings that are on. */
 int settings_on(const struct search_space *s, const struct candidate *c);
 

@@ -12,6 +12,18 @@ bool is_rank_kind(enum search_kind kind)
   return kind >= SEARCH_COPIES && kind <= SEARCH_RANKS;
 }
 
+bool may_have_ranks(const struct search_space *s, int64_t ranks)
+{
+  if (!s->is_machine) return ranks == s->devices;
+  return ranks >= 1 && ranks <= s->devices && !(ranks & (ranks - 1));
+}
+
+/* Whether so many ranks can be a factor of those of a plan. */
+static bool divides_ranks(const struct search_space *s, int64_t ranks)
+{
+  return s->is_machine ? may_have_ranks(s, ranks) : ranks <= s->devices && s->devices % ranks == 0;
+}
+
 /* Whether it is a dimension of the mesh of its own. */
 static bool is_dimension(enum search_kind kind)
 {
@@ -154,7 +166,7 @@ void set_values(struct search_space *s)
     const bool listed = at->n > 1;
     const bool divisors = (is_rank_kind(at->kind) && !listed) || *at->divides;
     for (int d = 2; d <= s->devices && divisors; d++)
-      if (s->devices % d == 0) add_searched_value(at, text("%d", d));
+      if (divides_ranks(s, d)) add_searched_value(at, text("%d", d));
     if (at->kind != SEARCH_MICROBATCHES || listed) continue;
     enum { MOST_MICROBATCHES = 512 };
     for (int64_t m = 2; m <= (s->batch ? s->batch : 64) && m <= MOST_MICROBATCHES; m++)
@@ -232,12 +244,12 @@ static bool ranks_multiply(const struct search_space *s, const struct candidate 
   int64_t all = s->of_kind[SEARCH_COPIES] == NONE ? ranks_in(s, c, SEARCH_COPIES) : 1;
   for (int i = 0; i < s->n; i++)
     if (is_dimension(s->at[i].kind)) all *= number_of_value(s, c, i);
-  if (all != s->devices) return false;
+  if (!may_have_ranks(s, all)) return false;
   const int64_t data = ranks_in(s, c, SEARCH_COPIES) * ranks_in(s, c, SEARCH_SHARDS);
   const int of_data = s->of_kind[SEARCH_DATA];
-  if (of_data != NONE && s->of_kind[SEARCH_COPIES] != NONE && s->at[of_data].pinned &&
-      s->at[of_data].number[0] != data)
-    return false;
+  if (of_data != NONE && s->of_kind[SEARCH_COPIES] != NONE &&
+      (s->at[of_data].pinned ? s->at[of_data].number[0] != data : c->v[of_data] != 0))
+    return false; /* it follows from the other two */
   return data % ranks_in(s, c, SEARCH_EXPERTS) == 0;
 }
 
@@ -352,7 +364,7 @@ static void walk_from(struct walk *w, int i, bool dimensions, int64_t product)
     if (v == at->within_memory) continue;
     w->c.v[i] = (unsigned char)v;
     const int64_t all = is_dimension(at->kind) ? product * at->number[v] : product;
-    if (dimensions && (all > s->devices || s->devices % all)) continue;
+    if (dimensions && !divides_ranks(s, all)) continue;
     if (v && !at->pinned && !dimensions && !counts_in(s, &w->c, i)) continue;
     if (at->kind == SEARCH_MICROBATCHES && !batch_divides(s, &w->c)) continue;
     walk_from(w, i + 1, dimensions, all);

@@ -8,6 +8,8 @@ world=2
 # How ranks talk: shared (memory of one machine), mpi, mixed (memory within a machine, MPI between
 # machines) or, on GPUs, nccl.
 transport=nccl
+# Tokens of a sample and of the vocabulary, and the inputs, where --data FILE.jsonl may have texts.
+text_data=()
 
 here=${BASH_SOURCE[0]%/*}
 [[ ${here} == "${BASH_SOURCE[0]}" ]] && here=.
@@ -23,6 +25,15 @@ usage() {
   --transport shared|mpi  how ranks of the CPU talk: through memory, which is the default where
                           run.sh starts them and all are on this machine; or by MPI. Ranks of
                           several machines use MPI for what goes beyond a machine
+  --tokenizer FOLDER      of --data FILE.jsonl, whose lines are {"messages": [...]}, {"prompt":
+                          ..., "completion": ...} or {"text": ...}: has tokenizer.json; by
+                          default that of --weights
+  --learn answers|all     of conversations: the assistant's answers (the default), or all of them
+  --restarts N            where run.sh starts all ranks, with --resume: after a failure start them
+                          again from the last checkpoint, N times at most
+  --build                 build the program, and run nothing
+  --sbatch N              print a script for Slurm's sbatch that runs the job, with the other
+                          options, on N machines; --kubernetes N: a manifest of an MPIJob
 
 Environment: TPGEN_BUILD_DIR, where to build (build/ in the program's folder); CMAKE_ARGS, more
 arguments for cmake; OMP_NUM_THREADS, the threads of a rank (cores / ranks); TPGEN_TOKEN, a secret
@@ -161,6 +172,68 @@ build_all() {
   exec 9>&-
 }
 
+# ---- texts as data -------------------------------------------------------------------------------
+
+# Makes samples of files of texts, once: they are kept in the build folder, by what they are made of. Sets
+# samples to their file. Of several processes one makes them.
+make_samples() { # FILE...
+  local folder=${tokenizer:-${weights}} key file
+  ((${#text_data[@]} > 0)) ||
+    die "$1: this program learns every token of its data: conversations and texts of a .jsonl file need labels that may be -100 (-D masked=true in tpgen's own plans); --tokens bytes takes its bytes"
+  [[ -e ${folder} && ! -d ${folder} ]] && folder=${folder%/*}
+  [[ -n ${folder} && -e ${folder}/tokenizer.json ]] ||
+    die "$1: texts need a tokenizer: --weights, or --tokenizer, with a folder that has tokenizer.json"
+  for file in "$@"; do [[ -r ${file} ]] || die "${file}: it cannot be read"; done
+  need cksum cksum coreutils
+  key=$({
+    echo "${text_data[*]} ${learn}"
+    stat -L -c '%n %s %Y' -- "$@" "${folder}"/tokenizer*.json "${folder}"/chat_template.jinja 2>/dev/null
+  } | cksum)
+  key=${key// /_}
+  samples=${build}/samples/${key}.safetensors
+  [[ ! -e ${samples} ]] || return 0
+  mkdir -p "${build}/samples" && exec 9>"${build}/samples/.lock" || exit 1
+  command -v flock >/dev/null && flock 9
+  if [[ ! -e ${samples} ]]; then # another process may have made it
+    cmake --build "${build}" --target text_data >"${build}/text_data.log" 2>&1 9>&- || {
+      cat "${build}/text_data.log" >&2
+      die "the program that reads texts cannot be built; it needs libonig-dev and libutf8proc-dev"
+    }
+    "${build}/text_data" "${folder}" "${learn}" "${text_data[@]}" "${samples}" "$@" 9>&- || exit 1
+  fi
+  exec 9>&-
+}
+
+# Replaces --data and --validate of files of texts by their samples, in arguments.
+take_texts() {
+  local i option value texts file others
+  local -A first=()
+  for option in --data --validate; do
+    texts=() others=()
+    for ((i = 0; i < ${#arguments[@]}; i++)); do
+      value=''
+      if [[ ${arguments[i]} == "${option}" ]]; then
+        value=${arguments[i + 1]:-}
+      elif [[ ${arguments[i]} == "${option}"=* ]]; then
+        value=${arguments[i]#*=}
+      fi
+      if [[ ${value} != *.jsonl ]]; then
+        others+=("${arguments[i]}")
+        continue
+      fi
+      if compgen -G "${value}" >/dev/null; then
+        while IFS= read -r file; do texts+=("${file}"); done < <(compgen -G "${value}" | LC_ALL=C sort)
+      else
+        texts+=("${value}")
+      fi
+      [[ ${arguments[i]} == *=* ]] || ((i++))
+    done
+    ((${#texts[@]} > 0)) || continue
+    make_samples "${texts[@]}"
+    arguments=("${others[@]}" "${option}" "${samples}")
+  done
+}
+
 # ---- running ------------------------------------------------------------------------------------
 
 share_cores() { # ranks on this machine
@@ -256,6 +329,14 @@ end_them() { # processes
   ((i < 50)) || kill -KILL "$@" 2>/dev/null
 }
 
+# Passes on a signal that asks a training that saves to end early, with its checkpoint. mpirun would
+# give the ranks a second at SIGTERM, so it gets SIGUSR1, which it passes on.
+ask() { # signal, processes
+  local pid signal=$1
+  shift
+  for pid in "$@"; do kill -"${signal}" "${pid}" 2>/dev/null; done
+}
+
 # A killed rank prints nothing. Another rank reports it, unless that had not started yet.
 tell_killed() { # status
   (($1 <= 128)) || [[ -n ${reported} ]] ||
@@ -265,7 +346,7 @@ tell_killed() { # status
 # Starts all ranks without MPI, as torchrun would, and ends all when one fails. Rank 0 has standard
 # input. On a CPU it also makes the shared memory in which ranks find each other.
 start_without_mpi() {
-  local r pid status=0 pids=() left still ticks=0
+  local r pid status=0 pids=() left still ticks=0 asked=''
   export TPGEN_RANK0=''
   # The system gives out no port below 32768.
   export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 12000))
@@ -278,7 +359,8 @@ start_without_mpi() {
   listen
   trap '((${#pids[@]} == 0)) || end_them "${pids[@]}"' EXIT
   trap 'exit 130' INT
-  trap 'exit 143' TERM
+  trap '[[ -z ${saves} || -n ${asked} ]] && exit 143; asked=1; ask TERM "${pids[@]}"' TERM
+  [[ -z ${saves} ]] || trap 'ask USR1 "${pids[@]}"' USR1
   trap 'exit 129' HUP
   for ((r = 0; r < world; r++)); do
     RANK=${r} LOCAL_RANK=${r} "${with[@]}" "${build}/rank${r}" "$@" <&6 2>&7 6<&- 7>&- 8>&- &
@@ -345,13 +427,18 @@ stays() {
 # ranks. Reports a killed rank if nothing else has: mpirun would, but it runs with --quiet, because
 # it prints just as much after an ordinary error.
 watch() {
-  local child='' status children=() seen='' asked=''
+  local child='' status children=() seen='' asked='' early='' signal
   local ticks=0 now=0 last=0 since=0 behind=0
   listen
   trap 'asked=1; [[ -z ${child} ]] || kill -TERM "${child}" 2>/dev/null' INT TERM HUP
+  if [[ -n ${saves} ]]; then
+    trap 'signal=TERM; [[ -n ${early} ]] && asked=1 || signal=USR1; early=1
+      [[ -z ${child} ]] || ask "${signal}" "${child}"' TERM
+    trap '[[ -z ${child} ]] || ask USR1 "${child}"' USR1
+  fi
   "${with[@]}" "$@" <&0 8>&- &
   child=$!
-  [[ -z ${asked} ]] || kill -TERM "${child}" 2>/dev/null
+  [[ -z ${asked}${early} ]] || kill -TERM "${child}" 2>/dev/null
   while kill -0 "${child}" 2>/dev/null; do
     doze
     ((++ticks % 50 == 0)) || continue
@@ -409,7 +496,33 @@ start_all() {
   watch "${launcher}" "${options[@]}" "${ranks[@]}"
 }
 
-arguments=() asked=''
+# ---- starting again ------------------------------------------------------------------------------
+
+# Runs all ranks by another run.sh, and again after a failure: each time they go on from the last
+# checkpoint. Not after a wrong option, nor if the job was asked to end.
+start_again_and_again() {
+  local child='' status n asked=''
+  [[ -z ${rank} ]] || wrong_usage "--restarts: a launcher has started this rank: it starts ranks again, too"
+  [[ ${saves} == resume ]] || wrong_usage "--restarts wants --resume DIR"
+  listen
+  trap 'asked=1; [[ -z ${child} ]] || ask TERM "${child}"' TERM HUP
+  trap 'asked=1' INT # the terminal tells the other one, too
+  trap '[[ -z ${child} ]] || ask USR1 "${child}"' USR1
+  for ((n = 0; ; n++)); do
+    "${with[@]}" "${BASH_SOURCE[0]}" "$@" <&0 8>&- &
+    child=$!
+    while kill -0 "${child}" 2>/dev/null; do doze; done
+    status_of "${child}"
+    status=$?
+    [[ ${status} =~ ^(0|2|75|129|130|143)$ || -n ${asked} ]] && break
+    ((n < restarts)) || break
+    echo "run.sh: the job has ended with status ${status}: it starts again ($((n + 1)) of ${restarts})" >&2
+  done
+  exit "${status}"
+}
+
+arguments=() asked='' saves='' restarts=0 prints='' machines='' builds=''
+weights='' tokenizer='' learn=answers texts='' form=''
 while (($# > 0)); do
   case $1 in
   --help) usage && exit 0 ;;
@@ -420,11 +533,55 @@ while (($# > 0)); do
     shift
     ;;
   --transport=*) asked=${1#*=} ;;
-  *) arguments+=("$1") ;;
+  --restarts | --sbatch | --kubernetes)
+    (($# > 1)) || wrong_usage "$1: say a number"
+    if [[ $1 == --restarts ]]; then
+      restarts=$2
+    else
+      prints=${1#--} machines=$2
+    fi
+    shift
+    ;;
+  --restarts=*) restarts=${1#*=} ;;
+  --sbatch=* | --kubernetes=*) prints=${1%%=*} prints=${prints#--} machines=${1#*=} ;;
+  --build) builds=1 ;;
+  --learn)
+    (($# > 1)) || wrong_usage "--learn: say answers or all"
+    learn=$2
+    shift
+    ;;
+  --learn=*) learn=${1#*=} ;;
+  *)
+    if [[ ${#text_data[@]} -gt 0 && $1 == --tokenizer ]]; then
+      tokenizer=${2:-}
+      shift 2 || wrong_usage "--tokenizer: say a folder"
+      continue
+    fi
+    if [[ ${#text_data[@]} -gt 0 && $1 == --tokenizer=* ]]; then
+      tokenizer=${1#*=}
+      shift
+      continue
+    fi
+    [[ $1 != --weights ]] || weights=${weights:-${2:-}}
+    [[ $1 != --weights=* ]] || weights=${weights:-${1#*=}}
+    [[ $1 != *.jsonl ]] || texts=1
+    [[ $1 != --tokens* ]] || form=1
+    [[ $1 != --save && $1 != --save=* ]] || saves=save
+    [[ $1 != --resume && $1 != --resume=* ]] || saves=resume
+    arguments+=("$1")
+    ;;
   esac
   shift
 done
 set -- "${arguments[@]}"
+[[ ${learn} == answers || ${learn} == all ]] || wrong_usage "--learn '${learn}': it is answers or all"
+[[ ${restarts} =~ ^[0-9]{1,6}$ ]] || wrong_usage "--restarts '${restarts}': it is no number"
+if [[ -n ${prints} ]]; then
+  # shellcheck source=/dev/null
+  source "${here}/runtime/start/job_scripts.sh"
+  "print_${prints}" "${machines}" "$@"
+  exit 0
+fi
 find_rank
 choose_transport "${asked}"
 [[ ${transport} != mpi && ${transport} != mixed ]] || build+=/${transport}
@@ -432,6 +589,11 @@ stamp=${build}/.built
 check_system
 is_of_one_plan
 fresh || build_all
+[[ -z ${builds} ]] || exit 0
+if [[ -n ${texts} && -z ${form} ]]; then
+  take_texts
+  set -- "${arguments[@]}"
+fi
 # Tokens of texts need no ranks, and any rank's program has the tokenizer.
 for argument in "$@"; do
   [[ ${argument} != --encode && ${argument} != --encode=* ]] && continue
@@ -439,7 +601,9 @@ for argument in "$@"; do
     [[ -x ${program} && ! -d ${program} ]] && exec "${program}" "$@"
   done
 done
-if [[ -n ${rank} ]]; then
+if ((restarts > 0)); then
+  start_again_and_again ${asked:+--transport "${asked}"} "$@"
+elif [[ -n ${rank} ]]; then
   be_one_rank "$@"
 else
   start_all "$@"

@@ -41,11 +41,12 @@ function M.ungroup(x, groups, size)
   return q:transpose(1, 2), k:transpose(1, 2), v:transpose(1, 2)
 end
 
--- Rotates the first elements of each head, as many as the tables are for.
-function M.rotate(x, cos, sin)
+-- Rotates the first elements of each head, as many as the tables are for. pairs: neighbours.
+function M.rotate(x, cos, sin, pairs)
   local rotated, size = 2 * cos:size(-1), x:size(-1)
-  if rotated == size then return x:rotary(cos, sin) end
-  return F.cat({x:narrow(-1, 0, rotated):rotary(cos, sin), x:narrow(-1, rotated, size - rotated)}, -1)
+  local function rotate(y) return y:rotary(cos, sin, pairs and {pairs = true} or nil) end
+  if rotated == size then return rotate(x) end
+  return F.cat({rotate(x:narrow(-1, 0, rotated)), x:narrow(-1, rotated, size - rotated)}, -1)
 end
 
 -- The style of a KVCache: each rank has the caches of some heads.

@@ -1,35 +1,19 @@
 -- Llama, Mistral, Qwen 2.5 and Qwen 3 as models that generate: one class, by what config.json says.
 
-local hugging_face, training, attention = require "lib.hugging_face", require "lib.training", require "lib.attention"
+local families, training, attention = require "lib.families", require "lib.training", require "lib.attention"
 
 local M = {}
 
--- What config.json says; models of transformers 4 and 5.
-function M.settings(path)
-  local config = hugging_face.config(path, {"llama", "mistral", "ministral", "qwen2", "qwen3"})
-  local need, at = config.need, config.at
-  config.only("hidden_act", "silu")
-  config.only("mlp_bias", false)
-  hugging_face.usual_window(config)
-  local theta, scaling = hugging_face.rope(at)
-  local kind, heads = at.model_type, need("num_attention_heads")
-  local is_qwen2, is_qwen3 = kind == "qwen2", kind == "qwen3"
-  local c = {
-    dim = need("hidden_size"), n_layers = need("num_hidden_layers"), n_heads = heads,
-    n_kv_heads = at.num_key_value_heads or heads,
-    head_dim = at.head_dim or is_qwen3 and 128 or need("hidden_size") // heads,
-    hidden = need("intermediate_size"), vocab = need("vocab_size"), theta = theta or 10000, scaling = scaling,
-    eps = at.rms_norm_eps or 1e-6, tied = at.tie_word_embeddings or false, head_norms = is_qwen3,
-    qkv_bias = is_qwen2 or at.attention_bias or false, output_bias = not is_qwen2 and at.attention_bias or false,
-    positions = at.max_position_embeddings or 4096,
-  }
-  function c.window(i) return attention.window(at, i) end
-  return c
+-- What config.json says.
+function M.read(path)
+  return families.complete(families.read(path, {"llama", "mistral", "ministral", "qwen2", "qwen3"},
+    {{"hidden_act", "silu"}}))
 end
 
 -- The model; p: of lib.parallel. Gives the model with its styles, and the names of files.
 function M.open(c, p)
   local few = c.n_heads % p.tp == 0 and p.tp % c.n_kv_heads == 0 and c.n_kv_heads < p.tp
+  local bias = c.bias or {}
   local keys, times = few and Replicate() or Shard(-1), few and p.tp // c.n_kv_heads or 1
 
   local function linear(inputs, outputs, bias)
@@ -37,11 +21,11 @@ function M.open(c, p)
   end
 
   local Attention = nn.module("Attention", function(self, window)
-    self.q_proj = linear(c.dim, c.n_heads * c.head_dim, c.qkv_bias)
-    self.k_proj = linear(c.dim, c.n_kv_heads * c.head_dim, c.qkv_bias)
-    self.v_proj = linear(c.dim, c.n_kv_heads * c.head_dim, c.qkv_bias)
-    self.o_proj = linear(c.n_heads * c.head_dim, c.dim, c.output_bias)
-    if c.head_norms then
+    self.q_proj = linear(c.dim, c.n_heads * c.head_dim, bias.qkv)
+    self.k_proj = linear(c.dim, c.n_kv_heads * c.head_dim, bias.qkv)
+    self.v_proj = linear(c.dim, c.n_kv_heads * c.head_dim, bias.qkv)
+    self.o_proj = linear(c.n_heads * c.head_dim, c.dim, bias.out)
+    if c.query_norms then
       self.q_norm, self.k_norm = nn.RMSNorm(c.head_dim, {eps = c.eps}), nn.RMSNorm(c.head_dim, {eps = c.eps})
     end
     self.cache = nn.KVCache()
@@ -58,8 +42,8 @@ function M.open(c, p)
   end)
 
   local MLP = nn.module("MLP", function(self)
-    self.gate_proj, self.up_proj = linear(c.dim, c.hidden), linear(c.dim, c.hidden)
-    self.down_proj = linear(c.hidden, c.dim)
+    self.gate_proj, self.up_proj = linear(c.dim, c.hidden, bias.mlp), linear(c.dim, c.hidden, bias.mlp)
+    self.down_proj = linear(c.hidden, c.dim, bias.mlp)
     function self:forward(x) return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x)) end
   end)
 
@@ -81,7 +65,7 @@ function M.open(c, p)
     self.norm = nn.RMSNorm(c.dim, {eps = c.eps})
     self.lm_head = c.tied and attention.Tied() or linear(c.dim, c.vocab)
     function self:forward(ids, positions, last)
-      local cos, sin = F.rotary_tables(positions, c.head_dim, c.theta, c.scaling)
+      local cos, sin = F.rotary_tables(positions, c.head_dim, c.rotary.theta, c.rotary.scaling)
       cos, sin = cos:unsqueeze(1), sin:unsqueeze(1)
       local x = self.embed_tokens(ids)
       for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end

@@ -1,24 +1,15 @@
 -- GPT-2 as a model that generates.
 
-local hugging_face, training, attention = require "lib.hugging_face", require "lib.training", require "lib.attention"
+local families, training, attention = require "lib.families", require "lib.training", require "lib.attention"
 
 local M = {}
 
-function M.settings(path)
-  local config = hugging_face.config(path, {"gpt2"})
-  local need, at = config.need, config.at
-  config.only("activation_function", "gelu_new")
-  config.only("scale_attn_weights", true)
-  config.only("scale_attn_by_inverse_layer_idx", false)
-  return {
-    dim = need("n_embd"), n_layers = need("n_layer"), n_heads = need("n_head"), hidden = at.n_inner,
-    vocab = need("vocab_size"), positions = need("n_positions"), eps = at.layer_norm_epsilon or 1e-5,
-    tied = at.tie_word_embeddings ~= false, learned = true,
-  }
+function M.read(path)
+  return families.complete(families.read(path, {"gpt2"}, {{"activation_function", "gelu_new"}}))
 end
 
 function M.open(c, p)
-  local hidden, size = c.hidden or 4 * c.dim, c.dim // c.n_heads
+  local hidden, size = c.hidden, c.head_dim
 
   local function conv1d(outputs, inputs)
     return nn.Conv1D(outputs, inputs, {init = nn.init.normal(0, 0.02)})

@@ -40,18 +40,20 @@ for kind, names in pairs{
     .. "max_position_embeddings type_vocab_size n_embd n_layer n_head n_inner n_positions num_kv_heads ffn_hidden_size "
     .. "image_size patch_size num_channels embedding_size sliding_window moe_intermediate_size num_experts "
     .. "num_local_experts num_experts_per_tok n_routed_experts n_group topk_group kv_lora_rank q_lora_rank "
-    .. "qk_rope_head_dim qk_nope_head_dim v_head_dim original_max_position_embeddings",
+    .. "qk_rope_head_dim qk_nope_head_dim v_head_dim original_max_position_embeddings no_rope_layer_interval "
+    .. "decoder_sparse_step sliding_window_pattern",
   count = "max_window_layers first_k_dense_replace n_shared_experts num_ln_in_parallel_attn",
   token = "pad_token_id",
   positive = "rms_norm_eps layer_norm_eps layer_norm_epsilon rope_theta rotary_emb_base query_pre_attn_scalar "
-    .. "attn_logit_softcapping final_logit_softcapping routed_scaling_factor factor",
-  small = "hidden_dropout_prob attention_probs_dropout_prob resid_pdrop embd_pdrop attn_pdrop",
+    .. "attn_logit_softcapping final_logit_softcapping routed_scaling_factor factor embedding_multiplier logits_scaling "
+    .. "residual_multiplier attention_multiplier swiglu_limit swiglu_alpha rope_local_base_freq",
+  small = "hidden_dropout_prob attention_probs_dropout_prob resid_pdrop embd_pdrop attn_pdrop attention_dropout",
   part = "rotary_pct partial_rotary_factor",
   flag = "tie_word_embeddings attention_bias use_sliding_window use_parallel_residual rope_interleave qkv_bias "
-    .. "norm_topk_prob new_decoder_architecture multi_query",
-  text = "model_type hidden_activation layer_type rope_type type",
-  texts = "layer_types", sizes = "hidden_sizes depths", counts = "mlp_only_layers",
-  table = "id2label rope_parameters rope_scaling",
+    .. "norm_topk_prob new_decoder_architecture multi_query parallel_attn bias mlp_bias output_router_logits",
+  text = "model_type hidden_act hidden_activation activation activation_function layer_type rope_type type",
+  texts = "layer_types", sizes = "hidden_sizes depths", counts = "mlp_only_layers no_rope_layers",
+  table = "id2label rope_parameters rope_scaling text_config sliding_attention full_attention",
 } do
   for name in string.gmatch(names, "%S+") do FIELDS[name] = KINDS[kind] end
 end
@@ -65,9 +67,11 @@ local function shown(v)
 end
 
 -- The table of a file as one whose fields are looked at when they are read; nil is nothing. where: how messages begin.
-local function checked(fields, where)
+-- usual: what a field is that the file does not have; `has` says whether it does.
+local function checked(fields, where, usual, has)
   return setmetatable({}, {__index = function(_, key)
     local value, kind = fields[key], FIELDS[key] or error("no field '" .. tostring(key) .. "' is declared here")
+    if value == nil and usual and usual[key] ~= nil and not has(key) then return usual[key] end
     if value ~= nil and not kind[1](value) then
       error(where .. key .. " must be " .. kind[2] .. ", not " .. shown(value))
     end
@@ -78,12 +82,22 @@ end
 -- The model_type of a config.json.
 function M.model_type(path) return checked(read_json(path), path .. ": ").model_type end
 
--- A Hugging Face model's config.json, and functions that read it. types: the model_type that the plan
--- knows. at: its fields. need(key) is an error where the key is missing; only(key, value) where it is anything else.
-function M.config(path, types)
-  local config = read_json(path)
-  local at = checked(config, path .. ": ")
-  local of = {at = at}
+-- A Hugging Face model's config.json, or a table of its fields, and functions that read it. types: the model_type that the
+-- plan knows. at: its fields. need(key) is an error where the key is missing; only(key, value) where it is anything else.
+-- usual: of a model_type, the fields that a file may leave out.
+function M.config(path, types, usual)
+  local config, with_nulls = path, path
+  if type(path) == "string" then config, with_nulls = read_json(path), read_json(path, false) else path = "this plan" end
+  local of = {path = path}
+  if config.model_type == "gemma3" then -- its text model
+    config, with_nulls = checked(config, path .. ": ").text_config or {}, with_nulls.text_config or {}
+    config.model_type, of.prefix = config.model_type or "gemma3_text", "language_model.model."
+  end
+  -- Whether the file has the key, be it null.
+  function of.has(key) return with_nulls[key] ~= nil end
+  local kind = checked(config, path .. ": ").model_type
+  local at = checked(config, path .. ": ", usual and kind and usual(kind), of.has)
+  of.at = at
   function of.need(key)
     local value = at[key]
     if value == nil then error(path .. " has no '" .. key .. "'") end
@@ -92,48 +106,42 @@ function M.config(path, types)
   function of.only(key, known)
     local value = config[key]
     if value ~= nil and value ~= false and value ~= known or value == false and known then
-      error(path .. ": " .. key .. " is " .. shown(value) .. "; this plan knows "
-        .. tostring(known) .. " alone")
+      error(path .. ": " .. key .. " is " .. shown(value) .. "; this plan knows " .. tostring(known) .. " alone")
     end
   end
-  -- Whether the file has the key, be it null.
-  function of.has(key) return read_json(path, false)[key] ~= nil end
   -- The token whose row of the embedding learns nothing, or nil. usual: Hugging Face's where the file does not
   -- say it; negative ones count from the end of `vocab` rows.
-  function of.pad(vocab, usual)
+  function of.pad(vocab, usual_pad)
     local pad = at.pad_token_id
-    if pad == nil and not of.has("pad_token_id") then pad = usual end
+    if pad == nil and not of.has("pad_token_id") then pad = usual_pad end
     return pad and pad < 0 and pad + vocab or pad
   end
   local is_known = false
-  for _, name in ipairs(types) do is_known = is_known or at.model_type == name end
+  for _, name in ipairs(types) do is_known = is_known or kind == name end
   if not is_known then
-    error(path .. ": model_type is " .. tostring(at.model_type) .. "; this plan knows "
-      .. table.concat(types, ", "))
+    error(path .. ": model_type is " .. tostring(kind) .. "; this plan knows " .. table.concat(types, ", ")
+      .. "; of any model an archive of torch.export will do: plans/torch_export.lua")
   end
-  local layers, kinds = config.num_hidden_layers, config.layer_types ~= nil and at.layer_types or nil
-  if kinds and math.type(layers) == "integer" and #kinds ~= layers then
-    error(path .. ": layer_types has " .. #kinds .. " texts; num_hidden_layers is " .. layers)
+  local layers, layer_types = config.num_hidden_layers, config.layer_types ~= nil and at.layer_types or nil
+  if layer_types and math.type(layers) == "integer" and #layer_types ~= layers then
+    error(path .. ": layer_types has " .. #layer_types .. " texts; num_hidden_layers is " .. layers)
   end
   return of
 end
 
--- A file without sliding_window has the window that Hugging Face's class of the model has; null is none.
--- config: of M.config.
-function M.usual_window(config)
-  local has_windows = {mistral = true, ministral = true, qwen2 = true, qwen3 = true, gemma2 = true}
-  if has_windows[config.at.model_type] and not config.has("sliding_window") then
-    config.at.sliding_window = 4096
-  end
-end
-
 -- The rotary embedding's angle and scaling, and the part of a head that is rotated, or nil. As transformers reads it: newer
 -- files have all in rope_parameters; of a file with both rope_scaling counts; what an object does not say is beside it.
--- config: the fields of M.config.
-function M.rope(config)
+-- config: the fields of M.config. layer_type: the type of the layers, where each type has an embedding of its own.
+function M.rope(config, layer_type)
   local from = "rope_parameters"
   for _ in pairs(config.rope_scaling or {}) do from = "rope_scaling" end -- not an empty one
   local fields, scaling = config[from] or {}, {}
+  if layer_type and from == "rope_parameters" then
+    from = from .. "." .. layer_type
+    fields = checked(fields, "rope_parameters.")[layer_type] or {}
+  elseif layer_type == "sliding_attention" then
+    fields = {}
+  end
   local rope = checked(fields, from .. ".")
   -- `finetuned` is a note of YaRN's authors.
   local elsewhere = {rope_theta = true, type = true, partial_rotary_factor = true, finetuned = true}
@@ -154,8 +162,8 @@ function M.rope(config)
   if kind == "dynamic" then
     scaling.max_position_embeddings, scaling.original_max_position_embeddings = longest, nil
   end
-  return rope.rope_theta or config.rope_theta, scaling,
-    rope.partial_rotary_factor or config.partial_rotary_factor
+  local base = layer_type == "sliding_attention" and config.rope_local_base_freq or config.rope_theta
+  return rope.rope_theta or base, scaling, rope.partial_rotary_factor or config.partial_rotary_factor
 end
 
 -- A scaling of M.rope for training on sequences of this length: by it transformers chooses LongRoPE's factors, and
@@ -181,7 +189,9 @@ function M.scaling_within(scaling, context, long)
     if long then error("long_rope is for models whose rope_type is 'longrope'") end
     return M.scaling_of(scaling, context)
   end
-  if context <= original and long then error("long_rope is for contexts of more than " .. original .. " tokens: this one has " .. context) end
+  if context <= original and long then
+    error("long_rope is for contexts of more than " .. original .. " tokens: this one has " .. context)
+  end
   if context > original and not long then
     error(string.format("rope_type is 'longrope': transformers has other factors for sequences of up to %d tokens than for longer ones, "
       .. "and a program has one of the two: say context = %d, or less, or long_rope = true, by which shorter sequences have the "

@@ -44,9 +44,9 @@ function M.class(c, linear)
   end)
 end
 
--- The styles along tp: the latent vectors are whole, heads are cut as `queries` says.
-function M.styles(c, queries)
-  local styles = {kv_b_proj = Colwise{output_layouts = queries}, o_proj = Rowwise{output_layouts = Shard(1)}}
+-- The styles along tp: the latent vectors are whole, heads are cut as `queries` says, and the output as `output`.
+function M.styles(c, queries, output)
+  local styles = {kv_b_proj = Colwise{output_layouts = queries}, o_proj = Rowwise{output_layouts = output or Shard(1)}}
   styles[c.latent.queries and "q_b_proj" or "q_proj"] = Colwise{output_layouts = queries}
   return styles
 end

@@ -1,14 +1,11 @@
 -- The shapes of plans/moe.lua's models: presets, and what a Hugging Face config.json says.
 
-local hugging_face = require "lib.hugging_face"
+local families = require "lib.families"
 
 local M = {}
 
 -- What files call a layer's router and experts.
-local MIXTRAL = {gate = "block_sparse_moe.gate.weight", experts = "block_sparse_moe.experts.{}.",
-  gate_proj = "w1.weight", up_proj = "w3.weight", down_proj = "w2.weight"}
-local QWEN = {gate = "mlp.gate.weight", experts = "mlp.experts.{}.", gate_proj = "gate_proj.weight",
-  up_proj = "up_proj.weight", down_proj = "down_proj.weight"}
+local MIXTRAL, QWEN = families.MIXTRAL, families.QWEN
 -- As transformers has them in memory: one tensor of all experts, in which a gate's rows stand before those of `up`.
 local FUSED = {gate = "mlp.gate.weight", experts = "mlp.experts.", down_proj = "down_proj",
   gate_proj = {tensor = "gate_up_proj", dim = 1, part = 1, of = 2},
@@ -30,52 +27,24 @@ local presets = {
     latent = {queries = 1536, keys = 512, nope = 128, rope = 64, value = 128, pairs = true}},
 }
 
-local function of_mixtral(known, config)
-  known.file_names, known.normalize, known.window = MIXTRAL, true, config.at.sliding_window
-end
-
-local function of_qwen(known, config)
-  config.only("decoder_sparse_step", 1)
-  if #(config.at.mlp_only_layers or {}) > 0 then error("mlp_only_layers: this plan's layers all have experts") end
-  known.hidden, known.norms = config.need("moe_intermediate_size"), "heads"
-  known.window = config.at.use_sliding_window and config.at.sliding_window or nil
-end
-
-local function of_olmoe(known, config) known.norms, known.eps = "whole", config.at.rms_norm_eps or 1e-5 end
-
-local function of_deepseek(known, config)
-  local need, at = config.need, config.at
-  config.only("scoring_func", "sigmoid")
-  config.only("topk_method", "noaux_tc")
-  config.only("moe_layer_freq", 1)
-  known.experts, known.hidden = need("n_routed_experts"), need("moe_intermediate_size")
-  known.router, known.weight_scale, known.bias_balance = "sigmoid", need("routed_scaling_factor"), 1e-3
-  known.groups, known.top_groups = at.n_group or 1, at.topk_group or 1
-  known.shared = (at.n_shared_experts or 0) * known.hidden
-  known.dense, known.dense_hidden = at.first_k_dense_replace or 0, need("intermediate_size")
-  known.latent = {queries = at.q_lora_rank, keys = need("kv_lora_rank"), nope = need("qk_nope_head_dim"),
-    rope = need("qk_rope_head_dim"), value = need("v_head_dim"), pairs = at.rope_interleave ~= false}
-end
-
-local OF = {mixtral = of_mixtral, qwen3_moe = of_qwen, olmoe = of_olmoe, deepseek_v3 = of_deepseek}
-
 local function from_config(path)
-  local config = hugging_face.config(path, {"mixtral", "qwen3_moe", "olmoe", "deepseek_v3"})
-  local need, at = config.need, config.at
-  config.only("hidden_act", "silu")
-  config.only("attention_bias", false)
-  config.only("clip_qkv", nil)
-  local theta, scaling = hugging_face.rope(at)
-  local known = {
-    dim = need("hidden_size"), n_layers = need("num_hidden_layers"), n_heads = need("num_attention_heads"),
-    n_kv_heads = at.num_key_value_heads, head_dim = at.head_dim, vocab = need("vocab_size"), theta = theta,
-    scaling = scaling, eps = at.rms_norm_eps or 1e-6, tied = at.tie_word_embeddings,
-    top_k = need("num_experts_per_tok"), experts = at.num_local_experts or at.num_experts,
-    seq = math.min(at.max_position_embeddings or 2048, 8192), pad = config.pad(need("vocab_size")),
-    file_names = QWEN, hidden = at.intermediate_size, normalize = at.norm_topk_prob == true,
-  }
-  OF[at.model_type](known, config)
-  return known
+  local c = families.read(path, {"mixtral", "qwen3_moe", "olmoe", "deepseek_v3"}, {{"attention_bias", false},
+    {"attention_dropout", 0}, {"decoder_sparse_step", 1}})
+  local e = c.experts
+  local function has_experts(i) return not e.of_layer or e.of_layer(i) end
+  local dense = 0
+  while dense < c.n_layers and not has_experts(dense) do dense = dense + 1 end
+  for i = dense, c.n_layers - 1 do
+    if not has_experts(i) then error(path .. ": layer " .. i .. " has no experts; those behind the first " .. dense
+      .. " must have some: plans/causal_lm.lua takes this model") end
+  end
+  c.theta, c.scaling, c.seq = c.rotary.theta, c.rotary.scaling, math.min(c.positions, 8192)
+  c.norms, c.window = c.query_norms, c.window and c.window(0)
+  c.dense, c.dense_hidden, c.hidden = dense, c.hidden, e.hidden
+  c.experts, c.top_k, c.normalize, c.file_names = e.count, e.top_k, e.normalize, e.files
+  c.router, c.weight_scale, c.bias_balance = e.router, e.scale, e.balanced and 1e-3
+  c.groups, c.top_groups, c.shared = e.groups, e.top_groups, e.shared
+  return c
 end
 
 local function of_preset(preset)

@@ -98,6 +98,12 @@ M.sp = {
   {"sp", false, "norms and dropout are cut along the sequence over tp", search = {true, with = "tp"}},
 }
 
+-- Of language models: lib/training.lua.
+M.text = {
+  title = "training",
+  {"masked", false, "labels may be -100, which are not learned: what run.sh makes of conversations (--data FILE.jsonl)"},
+}
+
 -- Of training: lib/training.lua.
 M.training = {
   title = "training",
@@ -112,6 +118,7 @@ M.training = {
   {"seed", 0, "of initial weights, inputs that are drawn and dropout", type = "whole"},
   {"shuffle", nil, "a seed: each epoch has an order of its own; true: the seed of the training", type = "whole",
     choices = {true, false}},
+  {"drop_last", nil, "whether samples behind the last whole batch of an epoch are left out, or are a smaller batch", type = "flag"},
   {"accumulate", nil, "batches of a step", type = "size"},
   {"accumulate_mean", nil, "batches: a step's loss is the mean of their means; else the mean over all labels",
     choices = {"batches", "labels"}},

@@ -19,6 +19,7 @@ function M.options(args, p, options)
     bucket_mb = args.bucket_mb,
     prefetch = args.prefetch,
     shuffle = args.shuffle,
+    drop_last = args.drop_last,
     validate = args.validate_every and {every = args.validate_every},
     steps = args.steps,
     seed = args.seed,
@@ -33,13 +34,24 @@ function M.next_token_loss(logits, batch)
   return F.cross_entropy(logits, batch.target, {dim = -1})
 end
 
+-- The batch of a language model: tokens, and of each the next one. more: options of tokens(). With args.masked files of samples
+-- say what is learned: their labels may be -100.
+function M.next_token_batch(args, p, vocab, seq, more)
+  more = more or {}
+  local target = {shift = 1}
+  for name, value in pairs(more) do target[name] = value end
+  if args.masked and more.documents then error("masked and documents: labels are of one of them") end
+  return p.distribute{
+    input = tokens(vocab, more){p.batch, seq},
+    target = args.masked and randint(-100, vocab){p.batch, seq} or tokens(vocab, target){p.batch, seq},
+  }
+end
+
 -- The options of a language model that learns from a text of tokens which one comes next. names: as train's.
 function M.next_token(args, p, model, vocab, seq, names)
   return M.options(args, p, {
     model = model,
-    batch = p.distribute{
-      input = tokens(vocab){p.batch, seq}, target = tokens(vocab, 1){p.batch, seq},
-    },
+    batch = M.next_token_batch(args, p, vocab, seq),
     loss = M.next_token_loss,
     names = names,
   })

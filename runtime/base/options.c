@@ -69,6 +69,25 @@ static bool read_positive(const char *text, double *number)
   return end != text && !*end && *number > 0 && isfinite(*number);
 }
 
+// "90" or "90s", "30m", "2h", "1d"; or "1:30:00" as in Slurm's limits: hours, minutes, seconds.
+static bool read_seconds(const char *text, double *seconds)
+{
+  static const char units[] = "smhd";
+  static const int SECONDS[] = {1, 60, 3600, 86400};
+  int hours, minutes, rest, end = 0;
+  char *unit;
+  if (sscanf(text, "%5d:%2d:%2d%n", &hours, &minutes, &rest, &end) == 3 && !text[end]) {
+    *seconds = hours * 3600.0 + minutes * 60.0 + rest;
+    return hours >= 0 && minutes >= 0 && rest >= 0 && *seconds > 0;
+  }
+  *seconds = strtod(text, &unit);
+  if (unit == text || !isfinite(*seconds) || *seconds <= 0) return false;
+  const char *which = *unit ? strchr(units, *unit) : units;
+  if (!which || (*unit && unit[1])) return false;
+  *seconds *= SECONDS[which - units];
+  return true;
+}
+
 static bool add_text(const char **list, int most, const char *text)
 {
   int n = 0;
@@ -234,6 +253,22 @@ static bool read_option(struct options *o, int option)
   case 'r':
     o->load = optarg;
     return true;
+  case 'R':
+    o->resume = optarg;
+    return true;
+  case 'O':
+    o->overwrite = true;
+    return true;
+  case 'S':
+    o->save_at_once = true;
+    return true;
+  case 'N':
+    o->on_nan = strcmp(optarg, "stop") == 0       ? NAN_STOP
+                : strcmp(optarg, "rollback") == 0 ? NAN_ROLLBACK
+                                                  : NAN_UNKNOWN;
+    return true;
+  case 'T':
+    return read_seconds(optarg, &o->max_time);
   case 'o':
     o->save = optarg;
     return true;
@@ -267,7 +302,8 @@ static const char *contradiction(struct options *o)
   if (o->sets_generation && !program->generation)
     return "--prompt and the like are for a program that generates: its plan ends with "
            "generate{...}";
-  if (program->generation && (o->data[0] || o->load || o->save || o->export_to || o->dry_run))
+  if (program->generation &&
+      (o->data[0] || o->load || o->save || o->resume || o->export_to || o->dry_run))
     return "a program that generates takes --weights and prompts, and saves nothing";
   if ((o->prompt != NULL) + (o->prompts != NULL) + o->chat + (o->serve > 0) > 1)
     return "--prompt, --prompts, --chat or --serve, not several";
@@ -276,13 +312,24 @@ static const char *contradiction(struct options *o)
     return "--host, --token-file and --queue want --serve PORT";
   if ((o->chat || o->serve) && (o->output || o->top))
     return "--output and --top are for --prompt and --prompts";
+  if (o->resume && (o->load || o->save)) return "--resume DIR is both --load DIR and --save DIR";
+  if (o->resume && program->loss < 0)
+    return "--resume goes on with a training; this program takes --weights";
+  if (o->resume) o->save = o->resume;
+  if (o->on_nan == NAN_UNKNOWN) return "--on-nan is stop or rollback";
+  if (o->on_nan != NAN_GOES_ON && program->loss < 0) return "--on-nan: this program has no loss";
+  if (o->on_nan == NAN_ROLLBACK && !o->save) return "--on-nan rollback wants --save DIR";
+  if (o->overwrite && !o->save) return "--overwrite wants --save DIR";
+  if (o->max_time > 0 && (!o->save || program->loss < 0))
+    return "--max-time wants --save DIR or --resume DIR of a training";
   if (o->weights && o->load) return "--weights and --load: a checkpoint has its own parameters";
   if ((o->ignore[0] || o->allow_missing[0]) && !o->weights && !program->weights)
     return "--ignore and --allow-missing want --weights";
   if (o->adapter && o->load) return "--adapter and --load: a checkpoint has its own adapters";
   if (o->export_adapter && !program->adapter)
     return "--export-adapter: this program has no adapters: lora in its plan";
-  if (o->verify && (o->weights || o->load || o->data[0] || o->save || o->export_to || o->metrics))
+  if (o->verify &&
+      (o->weights || o->load || o->data[0] || o->save || o->resume || o->export_to || o->metrics))
     return "--verify looks at a checkpoint, and nothing else";
   const bool validates = o->validate[0] || program->validation_data;
   if (o->validate[0] && program->loss < 0) return "--validate: this program has no loss";
@@ -333,6 +380,11 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {"dry-run", no_argument, NULL, 'u'},
       {"load", required_argument, NULL, 'r'},
       {"save", required_argument, NULL, 'o'},
+      {"resume", required_argument, NULL, 'R'},
+      {"overwrite", no_argument, NULL, 'O'},
+      {"on-nan", required_argument, NULL, 'N'},
+      {"save-at-once", no_argument, NULL, 'S'},
+      {"max-time", required_argument, NULL, 'T'},
       {"export", required_argument, NULL, 'e'},
       {"adapter", required_argument, NULL, 'A'},
       {"export-adapter", required_argument, NULL, 'E'},

@@ -8,11 +8,18 @@
 
 enum { MOST_DATA = 256, MOST_STOPS = 16, MOST_PATTERNS = 16 };
 
+enum on_nan { NAN_GOES_ON, NAN_STOP, NAN_ROLLBACK, NAN_UNKNOWN };
+
 struct options {
   int steps, log_every;
   int save_every; // 0: only at the end
   int deadline;   // in seconds; 0: none
   const char *weights, *tokens, *metrics, *tensorboard, *load, *save, *export_to;
+  const char *resume; // loads this checkpoint if it exists, and saves there
+  bool overwrite;     // replaces a checkpoint of a later step
+  bool save_at_once;  // stops the steps while it saves
+  enum on_nan on_nan; // after a step whose loss is not finite
+  double max_time;    // in seconds; 0: none
   const char *more_weights[MOST_PATTERNS + 1]; // each --weights behind the first, then NULL
   const char *ignore[MOST_PATTERNS + 1], *allow_missing[MOST_PATTERNS + 1]; // patterns of names
   const char *adapter, *export_adapter;

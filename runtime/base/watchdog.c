@@ -18,8 +18,9 @@
 
 static int deadline, step, deadline_factor = 1;
 static bool watching, stopping, parting;
-static volatile sig_atomic_t ended, interrupted; // how often by SIGTERM, by SIGINT
+static volatile sig_atomic_t ended, interrupted; // how often by SIGTERM, by SIGINT or SIGUSR1
 static void (*stop_serving)(void);               // of a server, else NULL
+static void (*stop_training)(const char *);      // of a training that can save, else NULL
 static sem_t wake;
 static pthread_t thread;
 
@@ -107,6 +108,11 @@ static void tell(const char *what, const struct waiting *w)
 static bool serves(void)
 {
   return __atomic_load_n(&stop_serving, __ATOMIC_ACQUIRE) != NULL;
+}
+
+static bool saves(void)
+{
+  return __atomic_load_n(&stop_training, __ATOMIC_ACQUIRE) != NULL;
 }
 
 static void nap(long milliseconds)
@@ -233,19 +239,21 @@ static void doze(void)
 #endif
 }
 
-// Whether a signal ends this rank now. A server first ends its answers in progress, unless a rank
-// is lost, or nothing moves; a second signal ends it at once.
+// Whether a signal ends this rank now. A server first ends its answers in progress, and a training
+// its step, and saves, unless a rank is lost, or nothing moves; a second signal ends it at once.
 static bool ends_by_signal(double waited)
 {
-  enum { LONGEST = 2 };
+  enum { SERVER = 2, TRAINING = 20 }; // seconds
   static bool asked;
   const bool first = ended + interrupted > 0 && !asked;
-  if (!serves()) return ended > 0;
-  if (ended > 1 || interrupted > 1) return true;
+  if (!serves() && !saves()) return ended > 0;
+  if (ended > 1 || (serves() && interrupted > 1)) return true;
   if (ended > 0 && !parting && any_neighbour_is(GONE)) return true;
-  if (first) stop_serving();
+  if (first && serves()) stop_serving();
+  if (first && saves()) stop_training(ended > 0 ? "SIGTERM" : "SIGUSR1");
   asked |= first;
-  return asked && waited > LONGEST;
+  const int factor = __atomic_load_n(&deadline_factor, __ATOMIC_RELAXED);
+  return asked && waited > (serves() ? SERVER : TRAINING * factor);
 }
 
 // Whether a rank of this machine is gone or stopped: the lowest looks at all, the others at that
@@ -324,6 +332,14 @@ void watch_serves(void (*stop)(void))
   if (rank->id != 0) action.sa_handler = SIG_IGN; // rank 0 informs the others
   __atomic_store_n(&stop_serving, stop, __ATOMIC_RELEASE);
   sigaction(SIGINT, &action, NULL);
+}
+
+void watch_saves(void (*stop)(const char *signal))
+{
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  if (!watching) return;
+  __atomic_store_n(&stop_training, stop, __ATOMIC_RELEASE);
+  sigaction(SIGUSR1, &action, NULL);
 }
 
 void watch_step(int t)

@@ -42,6 +42,11 @@ void set_deadline_factor(int deadlines);
 // A rank that is gone or stopped is missed after half a second, unless there is no deadline.
 void watch_serves(void (*stop)(void));
 
+// This program is a training that can save from now on: a first SIGTERM, or any SIGUSR1, calls
+// `stop` from the watchdog's thread, with the signal's name. A second SIGTERM ends the job at once,
+// and so does the first where a rank is lost, or where one has waited for another for 20 seconds.
+void watch_saves(void (*stop)(const char *signal));
+
 // The current step of the program.
 void watch_step(int t);
 

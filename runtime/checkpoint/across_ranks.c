@@ -45,12 +45,18 @@ static bool combine_adapters(void)
   return true;
 }
 
+bool table_is_of_all_ranks(void)
+{
+  struct failure why = {""};
+  return all_ranks_ok(table_is_one(&why), &why);
+}
+
 bool save_together(const struct saving *what)
 {
   struct failure why = {""};
   bool first = rank->id == 0;
   set_deadline_factor(FILES);
-  if (!all_ranks_ok(table_is_one(&why), &why)) {
+  if (!table_is_of_all_ranks()) {
     set_deadline_factor(1);
     return false;
   }

@@ -14,6 +14,10 @@ enum { FILES = 10 }; // deadlines: some ranks may have much to read or write, an
 // in a library as the error of the call. Defined by main.c and library.c.
 bool all_ranks_ok(bool ok, const struct failure *why);
 
+// Whether all ranks have one table of tensors: their places in files follow from it. Else reports
+// why not.
+bool table_is_of_all_ranks(void);
+
 // Saves.
 bool save_together(const struct saving *what);
 

@@ -87,7 +87,7 @@ static bool write_tensor(const struct save *s, size_t k, const struct member *m,
   table_numbers(m->row, s->what.kind == CHECKPOINT ? OWN_NAME : ALIAS, &numbers);
   struct slice slice = numbers.slice;
   size_t size = table_type(program->tensors[m->row].type).bytes;
-  const char *memory = table_memory(m);
+  const char *memory = s->copy ? s->copy + s->copied[m - s->members.all] : table_memory(m);
   if (s->index[k] >= 0) {
     const long own = s->index[k] - slice.first[0];
     if (own < 0 || own >= slice.here[0]) return true;
@@ -98,7 +98,10 @@ static bool write_tensor(const struct save *s, size_t k, const struct member *m,
   for (size_t from = 0; from < elements;) {
     size_t count = STAGED_BYTES / size;
     if (count > elements - from) count = elements - from;
-    target_get(stage, memory + from * size, count * size);
+    if (s->copy)
+      memcpy(stage, memory + from * size, count * size);
+    else
+      target_get(stage, memory + from * size, count * size);
     if (s->what.kind == EXPORT) adapters_add(m, from, count, stage);
     if (e->has_crc) slice_checksum(&sum, &slice, size, from, count, stage);
     if (!safetensors_write(fd, path, at, size, &slice, from, count, stage, why)) return false;
@@ -131,6 +134,77 @@ static bool has_some(const struct save *s, const struct part *p)
     for (const struct member *m = s->saved[k]; m; m = save_next(s, m))
       if (rank->parts[m->row].saves) return true;
   return false;
+}
+
+// ---- a copy ------------------------------------------------------------------------------------
+
+// Calls `use` with each member that this rank saves, once, and its bytes.
+static void each_saved_here(const struct save *s, void *context,
+                            void (*use)(void *context, const struct member *m, size_t bytes))
+{
+  for (size_t k = 0; k < s->count; k++) {
+    if (s->index[k] > 0) continue; // of the same member
+    for (const struct member *m = s->saved[k]; m; m = save_next(s, m)) {
+      struct numbers_slice numbers;
+      if (!rank->parts[m->row].saves) continue;
+      table_numbers(m->row, OWN_NAME, &numbers);
+      use(context, m,
+          slice_elements(&numbers.slice) * table_type(program->tensors[m->row].type).bytes);
+    }
+  }
+}
+
+static void add_bytes(void *context, const struct member *m, size_t bytes)
+{
+  (void)m;
+  *(size_t *)context += bytes;
+}
+
+size_t save_bytes_here(const struct save *s)
+{
+  size_t bytes = 0;
+  each_saved_here(s, &bytes, add_bytes);
+  return bytes;
+}
+
+struct copying {
+  struct save *save;
+  char *to;
+  size_t at;
+};
+
+static void copy_member(void *context, const struct member *m, size_t bytes)
+{
+  struct copying *copying = context;
+  target_get(copying->to + copying->at, table_memory(m), bytes);
+  copying->save->copied[m - copying->save->members.all] = copying->at;
+  copying->at += bytes;
+}
+
+bool save_copy_room(struct copy *copy, size_t bytes, struct failure *why)
+{
+  if (bytes <= copy->room) return true;
+  save_copy_free(copy);
+  copy->bytes = malloc(bytes);
+  copy->room = copy->bytes ? bytes : 0;
+  return copy->bytes || failed(why, "out of memory for saving");
+}
+
+bool save_copy(struct save *s, struct copy *copy, struct failure *why)
+{
+  const size_t bytes = save_bytes_here(s);
+  s->copied = calloc(s->members.count + 1, sizeof *s->copied);
+  if (!s->copied || !save_copy_room(copy, bytes, why))
+    return failed(why, "out of memory for saving");
+  each_saved_here(s, &(struct copying){s, copy->bytes, 0}, copy_member);
+  s->copy = copy->bytes;
+  return true;
+}
+
+void save_copy_free(struct copy *copy)
+{
+  free(copy->bytes);
+  *copy = (struct copy){0};
 }
 
 bool save_merge(struct save *s, struct failure *why)

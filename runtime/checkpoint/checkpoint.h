@@ -53,4 +53,16 @@ bool save_commit(struct save *save, struct failure *why);
 void save_abandon(struct save *save);
 void save_end(struct save *save);
 
+// Between plan and write: copies what this rank saves, save_bytes_here bytes of it, and write then
+// reads the copy, which the caller keeps until the end of the save and may use again. False, and
+// why.
+struct copy {
+  char *bytes;
+  size_t room;
+};
+size_t save_bytes_here(const struct save *save);
+bool save_copy_room(struct copy *copy, size_t bytes, struct failure *why);
+bool save_copy(struct save *save, struct copy *copy, struct failure *why);
+void save_copy_free(struct copy *copy);
+
 #endif

@@ -8,10 +8,8 @@
 #include <string.h>
 #include "base/json_memory.h"
 #include "base/program.h"
-#include "data/batches.h"
 #include "data/tokens.h"
 #include "formats/safetensors_set.h"
-#include "metrics/validation_results.h"
 #include "tensors/adapters.h"
 
 // ---- names -------------------------------------------------------------------------------------
@@ -161,13 +159,13 @@ char *make_head(struct save *s, size_t i, size_t *length, struct failure *why)
   size_t n = 2;
   const struct part *p = &s->parts[i];
   snprintf(step, sizeof step, "%d", s->what.step);
-  const struct position at = batches_position(s->what.step * program->batches);
+  const struct position at = s->at;
   snprintf(tokens, sizeof tokens, "%llu", (unsigned long long)at.tokens);
   snprintf(epoch, sizeof epoch, "%llu", (unsigned long long)at.epoch);
   snprintf(sample, sizeof sample, "%llu", (unsigned long long)at.sample);
-  snprintf(best, sizeof best, "%.17g", validations.best);
-  snprintf(best_step, sizeof best_step, "%d", validations.best_step);
-  snprintf(without, sizeof without, "%d", validations.without);
+  snprintf(best, sizeof best, "%.17g", s->validations.best);
+  snprintf(best_step, sizeof best_step, "%d", s->validations.best_step);
+  snprintf(without, sizeof without, "%d", s->validations.without);
   snprintf(of_all, sizeof of_all, "%08x", (unsigned)s->of_all);
   if (s->what.kind == CHECKPOINT) {
     pairs[1][0] = PLAN_HASH, pairs[1][1] = program->hash;
@@ -180,7 +178,7 @@ char *make_head(struct save *s, size_t i, size_t *length, struct failure *why)
   } else if (s->what.kind == CHECKPOINT && tokens_of_batch() > 0) {
     pairs[n][0] = "tokens", pairs[n++][1] = tokens;
   }
-  if (s->what.kind == CHECKPOINT && validations.best_step > 0) {
+  if (s->what.kind == CHECKPOINT && s->validations.best_step > 0) {
     pairs[n][0] = "best_validation_loss", pairs[n++][1] = best;
     pairs[n][0] = "best_step", pairs[n++][1] = best_step;
     pairs[n][0] = "validations_without", pairs[n++][1] = without;
@@ -233,6 +231,7 @@ void save_end(struct save *s)
   free(s->saved);
   free(s->index);
   free(s->shares);
+  free(s->copied);
   free(s->directory);
   table_free(&s->members);
   free(s);
@@ -246,6 +245,8 @@ struct save *save_plan(const struct saving *what, struct failure *why)
     s->what = *what;
     s->generation = 1;
     s->has_crcs = what->kind == CHECKPOINT;
+    s->at = batches_position(what->step * program->batches);
+    s->validations = validations;
     s->directory = strdup(what->directory);
     ok = s->directory || failed(why, "out of memory for saving");
   }

@@ -4,7 +4,9 @@
 #define SAVE_LAYOUT_H
 
 #include "checkpoint/checkpoint.h"
+#include "data/batches.h"
 #include "formats/safetensors.h"
+#include "metrics/validation_results.h"
 #include "tensors/tensor_table.h"
 
 struct json_t;
@@ -31,11 +33,15 @@ struct save {
   size_t count;
   struct part *parts;
   size_t nparts;
-  int generation;  // of the names of several parts: above 1 the names contain it
-  size_t named;    // the number of parts with their final names
-  bool committed;  // the new index may be valid
-  bool has_crcs;   // tensors have checksums, as in checkpoints
-  uint32_t of_all; // the checksum of them all
+  int generation;                 // of the names of several parts: above 1 the names contain it
+  size_t named;                   // the number of parts with their final names
+  bool committed;                 // the new index may be valid
+  bool has_crcs;                  // tensors have checksums, as in checkpoints
+  uint32_t of_all;                // the checksum of them all
+  struct position at;             // where the data stands after the step
+  struct validations validations; // and what is best of them
+  const char *copy;               // of what this rank saves, or NULL
+  size_t *copied;                 // where each member is in it
 };
 
 // The next part of the tensor of an entry, or NULL.

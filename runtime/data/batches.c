@@ -143,6 +143,12 @@ bool batches_are_open(enum purpose purpose)
   return sources[purpose].is_open;
 }
 
+bool batches_are_bytes(void)
+{
+  const struct source *s = &sources[TRAINING];
+  return s->is_open && !s->of_set && tokens_are_bytes(&s->tokens);
+}
+
 bool batches_give_all(void)
 {
   return sources[TRAINING].is_open && sources[TRAINING].of_set;

@@ -19,6 +19,9 @@ bool batches_open(enum purpose purpose, const char *const *names, const char *fo
                   struct failure *why);
 bool batches_are_open(enum purpose purpose);
 
+// Whether the training's tokens are the bytes of its files.
+bool batches_are_bytes(void);
+
 // Whether the data sets all inputs of the program; token files set only some of them.
 bool batches_give_all(void);
 void batches_close(void);

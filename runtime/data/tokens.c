@@ -241,6 +241,11 @@ bool tokens_open(struct tokens *t, const struct input_files *files, const char *
   return find_period(t, why);
 }
 
+bool tokens_are_bytes(const struct tokens *t)
+{
+  return t->form == &forms[BYTES];
+}
+
 void tokens_close(struct tokens *t)
 {
   for (size_t i = 0; i < t->nfiles; i++)

@@ -44,6 +44,9 @@ bool tokens_open(struct tokens *tokens, const struct input_files *files, const c
                  struct failure *why);
 void tokens_close(struct tokens *tokens);
 
+// Whether the bytes of the files are the tokens.
+bool tokens_are_bytes(const struct tokens *tokens);
+
 // Checks this rank's share of the tokens first .. last - 1 of the stream, and of the later ones
 // that the inputs read with them. False, and why, if one is not below the vocabulary.
 bool tokens_check(const struct tokens *tokens, uint64_t first, uint64_t last, struct failure *why);

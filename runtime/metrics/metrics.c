@@ -11,11 +11,11 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "base/open_input.h"
 #include "base/program.h"
 #include "base/target.h"
 #include "data/batches.h"
 #include "data/tokens.h"
+#include "metrics/metrics_file.h"
 #include "metrics/tensorboard.h"
 #include "metrics/validation_results.h"
 #include "tensors/tensor_table.h"
@@ -230,7 +230,9 @@ static void print_metrics(const struct step_metrics *step)
 static void warn_of_nan(const struct step_metrics *step)
 {
   const bool loss = !isfinite(step->loss);
-  if (run.warned || (!loss && (program->grad_norm < 0 || isfinite(step->grad_norm)))) return;
+  if (run.options->on_nan != NAN_GOES_ON || run.warned ||
+      (!loss && (program->grad_norm < 0 || isfinite(step->grad_norm))))
+    return;
   run.warned = true;
   fflush(stdout);
   fprintf(stderr, "rank %d: warning: the %s is %f at step %d", rank->id,
@@ -400,7 +402,7 @@ bool metrics_open(const struct options *o, int first, int last, struct failure *
   run.last = last;
   run.reported = first - 1;
   if (!tells()) return true;
-  if (o->metrics && !(run.file = create_stream(o->metrics, why))) return false;
+  if (o->metrics && !(run.file = metrics_file_open(o->metrics, first - 1, why))) return false;
   if (o->tensorboard && !(run.events = events_open(o->tensorboard, run.events_name, why)))
     return false;
   const long own = program->loss < 0 ? 0 : each_own(NULL); // else outputs go to a file
@@ -449,12 +451,18 @@ void metrics_validation(void)
   flush_all(v->step);
 }
 
+void metrics_go_back(int t)
+{
+  run.reported = t;
+  run.since = seconds_now();
+  run.warned = false;
+}
+
 void metrics_stop(int t)
 {
   if (tells() && !run.silent)
     printf("step: %d  stops: %d validations were no better than that of step %d\n", t,
            validations.without, validations.best_step);
-  run.last = t;
 }
 
 void metrics_pause(void)
@@ -471,9 +479,10 @@ void metrics_resume(void)
   run.since += idle;
 }
 
-void metrics_end(void)
+void metrics_end(int t)
 {
-  int steps = run.last - run.first + 1;
+  const int steps = t - run.first + 1;
+  run.last = t;
   target_wait();
   if (!tells()) return;
   erase_bar();

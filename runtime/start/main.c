@@ -19,12 +19,18 @@
 #include "checkpoint/across_ranks.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/keep_checkpoints.h"
+#include "checkpoint/model_files.h"
 #include "checkpoint/save_folder.h"
 #include "data/batches.h"
 #include "data/tokens.h"
 #include "metrics/metrics.h"
 #include "metrics/validation.h"
 #include "start/dry_run.h"
+#include "start/early_end.h"
+#include "start/not_finite.h"
+#include "start/pace.h"
+#include "start/resume.h"
+#include "start/saves.h"
 #include "tensors/adapters.h"
 #include "tensors/checksums.h"
 #include "tensors/ema.h"
@@ -60,122 +66,6 @@ bool all_ranks_ok(bool ok, const struct failure *why)
   return false;
 }
 
-// ---- saving ------------------------------------------------------------------------------------
-
-// Rank 0 holds them until the end, so that no other job writes there.
-static struct folder save_folder = {.fd = -1}, export_folder = {.fd = -1},
-                     adapter_folder = {.fd = -1};
-static char token[TOKEN];
-
-static bool keep(const struct options *o, int step, struct failure *why)
-{
-  char name[KEPT_NAME];
-  const bool is_best = o->keep_best && validations.best_step == step;
-  if (is_best && !keep_checkpoint(o->save, "best", why)) return false;
-  return !o->keep ||
-         (keep_checkpoint(o->save, keep_name(step, name), why) && keep_last(o->save, o->keep, why));
-}
-
-static bool save_checkpoint(const struct options *o, int step)
-{
-  struct failure why = {""};
-  return save_together(
-             &(struct saving){o->save, CHECKPOINT, step, o->shard_bytes, token, &save_folder}) &&
-         ((!o->keep && !o->keep_best) || all_ranks_ok(me.rank != 0 || keep(o, step, &why), &why));
-}
-
-static bool save_export(const struct options *o, int step)
-{
-  struct folder *folder = export_folder.path ? &export_folder : &save_folder;
-  return save_together(&(struct saving){o->export_to, EXPORT, step, o->shard_bytes, token, folder});
-}
-
-// Collective.
-static bool save_adapter(const struct options *o, int step)
-{
-  struct failure why = {""};
-  return save_together(
-             &(struct saving){o->export_adapter, ADAPTER, step, 0, token, &adapter_folder}) &&
-         all_ranks_ok(me.rank != 0 || adapters_describe(o->export_adapter, o->weights, token, &why),
-                      &why);
-}
-
-// Collective. The last use of the weights.
-static bool export_all(const struct options *o, int step)
-{
-  ema_exchange(step);
-  return (!o->export_to || save_export(o, step)) && (!o->export_adapter || save_adapter(o, step));
-}
-
-static bool same_folder(const char *one, const char *other)
-{
-  struct stat a, b;
-  return one && other && stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
-         a.st_ino == b.st_ino;
-}
-
-// The folder of --weights, which may be a file.
-static const char *weights_folder(const struct options *o, char to[PATH_MAX])
-{
-  struct stat about;
-  if (!o->weights || stat(o->weights, &about) != 0 || S_ISDIR(about.st_mode)) return o->weights;
-  const char *slash = strrchr(o->weights, '/');
-  snprintf(to, PATH_MAX, "%.*s", slash ? (int)(slash - o->weights) + 1 : 1,
-           slash ? o->weights : ".");
-  return to;
-}
-
-// Makes the folder at `path`, and takes it.
-static bool take_folder(struct folder *folder, const char *path, const char *weights, bool outputs,
-                        struct failure *why)
-{
-  struct failure note;
-  if (!path) return true;
-  if (!folder_make(path, why)) return false;
-  if (!outputs && same_folder(path, weights))
-    return failed(why, "%s: --weights come from this folder: save and export to another one", path);
-  if (!folder_is_ours(path, outputs, why) || !folder_take(folder, path, token, &note, why))
-    return false;
-  if (*note.text) fprintf(stderr, "note: %s\n", note.text);
-  return true;
-}
-
-// The folder of --export-adapter, one of its own.
-static bool take_adapter_folder(const struct options *o, struct failure *why)
-{
-  struct failure note, reason;
-  struct stat about;
-  char path[PATH_MAX];
-  const char *folder = o->export_adapter;
-  if (!folder) return true;
-  if (!folder_make(folder, why)) return false;
-  if (same_folder(folder, o->save) || same_folder(folder, o->export_to) ||
-      same_folder(folder, o->adapter))
-    return failed(why, "%s: --export-adapter wants a folder of its own", folder);
-  snprintf(path, sizeof path, "%s/%s", folder, ADAPTER_FILE);
-  if (stat(path, &about) == 0 && !folder_wrote(folder, ADAPTER_FILE, &reason))
-    return folder_refuses(folder, ADAPTER_FILE, &reason, why);
-  if (!folder_take(&adapter_folder, folder, token, &note, why)) return false;
-  if (*note.text) fprintf(stderr, "note: %s\n", note.text);
-  return true;
-}
-
-// Called before there is work to lose. An export in the checkpoint's folder would replace the
-// checkpoint; with outputs there is no conflict.
-static bool take_folders(const struct options *o, struct failure *why)
-{
-  char path[PATH_MAX];
-  const char *weights = weights_folder(o, path);
-  const bool outputs = program->loss < 0;
-  if (me.rank != 0) return true;
-  if (!take_folder(&save_folder, o->save, weights, outputs, why)) return false;
-  if (!take_adapter_folder(o, why)) return false;
-  if (!same_folder(o->save, o->export_to))
-    return take_folder(&export_folder, o->export_to, weights, false, why);
-  if (outputs) return folder_is_ours(o->export_to, false, why);
-  return failed(why, "%s: --save and --export want folders of their own", o->export_to);
-}
-
 // ---- the steps ---------------------------------------------------------------------------------
 
 // Collective if the program computes indices: whether all of the steps up to t were valid.
@@ -202,13 +92,12 @@ static bool numbers_are_right(int t)
 }
 
 // Collective. Step t has ended before its update: saves the results of the steps before it.
-static void end_before_update(const struct options *o, int t, int first, int saved)
+static void end_before_update(const struct options *o, int t, int first)
 {
   struct failure why = {""};
   char when[40], then[PATH_MAX + 100] = "";
   snprintf(when, sizeof when, "in step %d", t);
-  const bool saves = o->save && t > first && saved != t - 1;
-  if (saves && !save_checkpoint(o, t - 1)) return;
+  if (o->save && t > first && !saves_now(o, t - 1)) return;
   if (t > first && o->save)
     snprintf(then, sizeof then, "; %s has the checkpoint of step %d", o->save, t - 1);
   all_ranks_ok(rows_have_room(when, then, &why), &why);
@@ -259,8 +148,19 @@ static void tell_not_finite(int t)
           first.is_nan ? "nan" : "infinite", first.at);
 }
 
-// Step `*saved` is already in the folder; *last is the last step that was run.
-static bool run_steps(const struct options *o, int first, int *saved, int *last)
+// Collective. Saves the checkpoint of an early end, after step t, unless the folder has a later
+// one.
+static bool save_early(const struct options *o, int t)
+{
+  saves_wait();
+  bool stays = me.rank == 0 && resume_is_behind(o, t);
+  target_share(&stays, sizeof stays);
+  return stays || saves_now(o, t);
+}
+
+// *last is the last step that was run. *early: that is not the last one of the job, and what there
+// is by then is saved.
+static bool run_steps(const struct options *o, int first, int *last, bool *early)
 {
   struct step_work none = {0};
   if (first > o->steps && validation_is_due(o, o->steps, true)) validate(o, o->steps, &none);
@@ -268,20 +168,29 @@ static bool run_steps(const struct options *o, int first, int *saved, int *last)
     struct step_work work = work_after(o, t);
     watch_step(t);
     target_step(t);
+    const bool asks = pace_is_due(t);
+    if (asks) saves_look();
+    *early = asks && t < o->steps && early_end_is_due();
     if (step_has_ended_early()) {
-      end_before_update(o, t, first, *saved);
+      end_before_update(o, t, first);
       return false;
     }
-    if ((work.saves || work.tells || work.validates) && !numbers_are_right(t)) return false;
+    if ((work.saves || work.tells || work.validates || *early) && !numbers_are_right(t))
+      return false;
     if (work.tells) tell_not_finite(t);
     metrics_step(t);
     *last = t;
-    if (!work.validates && !work.saves) continue;
+    if (step_is_not_finite(o)) {
+      if (!step_is_left(o, &t)) return false;
+      continue;
+    }
+    if (!work.validates && !work.saves && !*early) continue;
     metrics_pause();
     if (work.validates) validate(o, t, &work);
     if (work.validates && !rows_are_within(t)) return false;
-    if (work.saves && !save_checkpoint(o, t)) return false;
-    if (work.saves) *saved = t;
+    if (*early && !work.ends) return save_early(o, t);
+    if (work.saves && !(work.ends || t == o->steps ? saves_now(o, t) : saves_during(o, t)))
+      return false;
     metrics_resume();
     if (work.ends) break;
   }
@@ -300,6 +209,23 @@ static bool is_of_one_batch(const struct options *o)
   return program->loss < 0 && path && !tokens;
 }
 
+// Whether the bytes of a text may be the model's tokens: not where a tokenizer lies beside its
+// weights.
+static bool bytes_are_tokens(const struct options *o, struct failure *why)
+{
+  char path[PATH_MAX], file[PATH_MAX];
+  const char *folder = weights_folder(o, path);
+  struct stat about;
+  if (!folder || snprintf(file, sizeof file, "%s/tokenizer.json", folder) >= PATH_MAX ||
+      stat(file, &about) != 0)
+    return true;
+  return failed(
+      why,
+      "%s: its bytes would be the tokens, but the model's are those of %s: give lines "
+      "{\"text\": ...} in a .jsonl file, or files of tokens; --tokens bytes takes the bytes",
+      o->data[0], file);
+}
+
 static bool open_data(const struct options *o, struct failure *why)
 {
   if (o->tokens && tokens_of_batch() == 0)
@@ -308,7 +234,7 @@ static bool open_data(const struct options *o, struct failure *why)
     return failed(why, "%s: a program that only goes forward takes one file", o->data[1]);
   if (o->data[0] && !is_of_one_batch(o) && !batches_open(TRAINING, o->data, o->tokens, why))
     return false;
-  return validation_open(o, why);
+  return (o->tokens || !batches_are_bytes() || bytes_are_tokens(o, why)) && validation_open(o, why);
 }
 
 // Whether there are steps to do after those of the checkpoint.
@@ -344,43 +270,60 @@ static bool is_one_job(struct failure *why)
          all_ranks_ok(target_same_program(why), why);
 }
 
-static bool prepare(const struct options *o, int *step)
+static bool prepare(struct options *o, int *step)
 {
   struct failure why = {""};
   if (!is_one_job(&why)) return false;
   target_groups();
+  resume_choose(o);
   rank_memory = target_allocate(program->bytes, &why);
   if (!all_ranks_ok(rank_memory != NULL, &why)) return false;
   program->set_memory(rank_memory);
   target_begin();
-  if (me.rank == 0) folder_token(token);
-  target_share(token, sizeof token);
-  if (!o->dry_run && !all_ranks_ok(take_folders(o, &why), &why)) return false;
+  if (!saves_open(o)) return false;
   if (o->data[0] || o->weights || o->adapter || o->load) set_deadline_factor(FILES);
   return all_ranks_ok(open_data(o, &why) && (!o->ema || ema_open(&why)), &why) && fill(o, step) &&
          all_ranks_ok(
              batches_check(TRAINING, *step * program->batches, o->steps * program->batches, &why) &&
-                 validation_check(&why),
+                 validation_check(&why) &&
+                 (me.rank != 0 || o->dry_run || resume_replaces_none(o, *step, &why)),
              &why);
 }
 
-static bool run(const struct options *o)
+// Trains, or goes forward once, from the step behind `step` on. *early: it has ended before its
+// last step.
+static bool train(const struct options *o, int step, bool *early)
 {
   struct failure why = {""};
-  int step = 0, saved = -1;
-  bool prepared = prepare(o, &step);
-  set_deadline_factor(1);
-  if (prepared && program->generation) return program->generation->run(o, all_ranks_ok);
-  if (prepared && o->dry_run) {
-    dry_run(o, step);
-    return numbers_are_right(step);
-  }
-  if (!prepared || !all_ranks_ok(metrics_open(o, step + 1, o->steps, &why), &why)) return false;
   int last = step;
-  if (!run_steps(o, step + 1, &saved, &last)) return false;
-  metrics_end();
-  return (!o->save || saved == last || save_checkpoint(o, last)) && export_all(o, last) &&
+  if (!all_ranks_ok(metrics_open(o, step + 1, o->steps, &why), &why)) return false;
+  if (o->save && program->loss >= 0) {
+    pace_open();
+    saves_prepare(o);
+    early_end_open(o);
+  }
+  if (!run_steps(o, step + 1, &last, early)) return false;
+  metrics_end(last);
+  if (*early) early_end_tell(o, last);
+  return (*early || ((!o->save || saves_now(o, last)) && saves_export(o, last))) &&
          all_ranks_ok(metrics_close(&why), &why);
+}
+
+// Returns the status of the process.
+static int run(struct options *o)
+{
+  int step = 0;
+  bool early = false, ok = prepare(o, &step);
+  set_deadline_factor(1);
+  if (ok && program->generation) {
+    ok = program->generation->run(o, all_ranks_ok);
+  } else if (ok && o->dry_run) {
+    dry_run(o, step);
+    ok = numbers_are_right(step);
+  } else {
+    ok = ok && train(o, step, &early);
+  }
+  return !ok ? EXIT_FAILURE : early ? ENDED_EARLY : EXIT_SUCCESS;
 }
 
 // ---- looking at a checkpoint -------------------------------------------------------------------
@@ -483,14 +426,14 @@ int main(int argc, char **argv)
   }
   meet_neighbours();
   if (options.verify) set_deadline_factor(FILES);
-  bool ok = options.verify ? look_at(options.verify) : run(&options);
+  const int status = !options.verify           ? run(&options)
+                     : look_at(options.verify) ? EXIT_SUCCESS
+                                               : EXIT_FAILURE;
+  saves_close();
   watch_parting();
-  folder_release(&save_folder);
-  folder_release(&export_folder);
-  folder_release(&adapter_folder);
   batches_close();
   ema_close();
   target_stop();
   watch_stop();
-  return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+  return status;
 }

@@ -8,6 +8,7 @@
 #include "base/open_input.h"
 #include "text/chat/prompts.h"
 #include "text/chat/settings.h"
+#include "text/chat/text_file.h"
 #include "text/generate.h"
 
 struct encoding {
@@ -66,7 +67,7 @@ static bool write_conversation(struct encoding *e, const json_t *variables, stru
   struct ids ids = {0};
   if (!e->chat && !settings_chat(&e->chat, e->options, why)) return false;
   if (!chat_is_special(e->chat)) return failed(why, "--raw has no template for conversations");
-  bool ok = chat_render(e->chat, variables, NULL, &text, why) &&
+  bool ok = chat_render(e->chat, variables, NULL, &text, NULL, why) &&
             tokenizer_encode(e->tokenizer, text.at, text.count, false, &ids, why);
   if (ok) {
     json_t *object = json_object();

@@ -19,7 +19,7 @@ collectives, with 1 rank, 2, 4 and so on to one for each core. Tell it to a plan
 
 Under a launcher (mpirun -n 16 run.sh) it measures with the ranks that the launcher started, which
 talk by MPI, and adds them to what is known. Environment: TPGEN_BUILD_DIR, where to build;
-CMAKE_ARGS, more arguments for cmake.
+CMAKE_ARGS, more arguments for cmake; TPGEN_SHORT, as --short.
 END_OF_USAGE
 }
 
@@ -29,6 +29,7 @@ die() {
 }
 
 short=() output=${here}/device.json list=''
+[[ -z ${TPGEN_SHORT:-} ]] || short=(--short)
 while (($# > 0)); do
   case $1 in
   --help) usage && exit 0 ;;

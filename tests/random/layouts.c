@@ -266,6 +266,18 @@ static void put_policies(void)
   }
 }
 
+/* The placements over all dimensions of the mesh, or over one, are tpgen's to choose; now and then
+   beside units. */
+void put_automatic(void)
+{
+  choose_units();
+  if (unit_cut >= 0) put_units();
+  if (any(4))
+    printf("parallelize(model, mesh, auto())\n");
+  else
+    printf("parallelize(model, mesh.%c, auto())\n", 'a' + any(nmesh));
+}
+
 /* What the plan says of the model's modules. A style along a dimension that units are cut over may
    say where values lie, but cuts no parameter. */
 void put_styles(void)

@@ -99,27 +99,31 @@ int attention(void)
 /* ----------------------------------------------------------------------- classes, and lists of
  * them */
 
-/* What lies past each module of a list. */
-static const char *any_past(void)
-{
-  static const char *const past[] = {"y", "y", "t + y", "x * y:tanh()", "x + t + y"};
-  return ANY_OF(past);
-}
-
-/* Says how many of them there are, each made by a text like "Block(3, 4)". */
-static void say_list(int m, const char *one)
+/* Says how many of them there are, each made by a text like "Block(3, 4)"; returns how many. */
+static int say_list(int m, const char *one)
 {
   SAY(now.init, "  self.m%d = nn.ModuleList{", m);
-  for (int i = 0, n = any(4) ? 2 + any(3) : 1; i < n; i++)
-    SAY(now.init, "%s%s", i ? ", " : "", one);
+  const int n = any(4) ? 2 + any(3) : 1;
+  for (int i = 0; i < n; i++) SAY(now.init, "%s%s", i ? ", " : "", one);
   SAY(now.init, "}\n");
+  return n;
 }
 
-static int say_through(int m, int a)
+/* The list of n modules, with something past each of them. A sum of so many terms grows with each
+   module, and is made so much less. */
+static int say_through(int m, int a, int n)
 {
+  static const struct {
+    const char *past;
+    int terms;
+  } ways[] = {{"y", 1}, {"y", 1}, {"t + y", 2}, {"x * y:tanh()", 1}, {"x + t + y", 3}};
+  const int way = any(COUNT(ways));
+  int growth = 1;
+  for (int i = 0; i < n; i++) growth *= ways[way].terms;
   begin(now.tensor[a]);
   SAY(now.forward, "through(self.m%d, %s, function(x, t, y) return %s end)", m, read_of(a),
-      any_past());
+      ways[way].past);
+  if (growth > 1) SAY(now.forward, " * %.4g", 1.0 / growth);
   return done();
 }
 
@@ -138,15 +142,15 @@ int blocks(void)
   int m = add_module(kind, a);
   if (kind == ATTENDING) hidden = 1 + any(3);
   snprintf(one, sizeof one, "%s(%d, %d)", name[kind], width, hidden);
-  say_list(m, one);
-  return say_through(m, a);
+  return say_through(m, a, say_list(m, one));
 }
 
 struct scope own[MAX_OWN];
 int nown;
 
 /* A class whose forward takes and makes a tensor of this shape, of statements made at random; what
-   none of them reads goes into what it makes. */
+   none of them reads goes into what it makes: as a factor, as a loss of logits takes no notice of a
+   term that all of them have. */
 static void make_own(struct tensor shape)
 {
   static struct scope outside;
@@ -157,10 +161,13 @@ static void make_own(struct tensor shape)
   int like = 0;
   for (int i = 0; i < now.ntensor; i++)
     if (same_shape(&now.tensor[i], &now.tensor[0])) like = i;
-  SAY(now.forward, "    return %s", read_of(like));
-  if (any(2)) SAY(now.forward, " + t0");
+  const char *made = read_of(like);
+  if (any(2))
+    SAY(now.forward, "    return 0.5 * (%s + t0)", made);
+  else
+    SAY(now.forward, "    return %s", made);
   for (int i = 1; i < now.ntensor; i++)
-    if (!now.tensor[i].reads) SAY(now.forward, " + t%d:mean():tanh() * 0.3", i);
+    if (!now.tensor[i].reads) SAY(now.forward, " * (1 + t%d:mean():tanh() * 0.3)", i);
   SAY(now.forward, "\n");
   own[nown++] = now;
   now = outside;
@@ -176,8 +183,7 @@ int own_blocks(void)
   make_own(now.tensor[a]);
   int m = add_module(OWN, a);
   now.module[m].own = nown - 1;
-  say_list(m, one);
-  return say_through(m, a);
+  return say_through(m, a, say_list(m, one));
 }
 
 /* The plan's own classes. */

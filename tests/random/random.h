@@ -116,5 +116,6 @@ void put_classes(void); /* modules.c */
 /* layouts.c: one placement; all styles, units and policies. */
 const char *placement(int ndim);
 void put_styles(void);
+void put_automatic(void);
 
 #endif

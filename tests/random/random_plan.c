@@ -1,8 +1,8 @@
-/* random_plan SEED [RANKS]: a plan that trains a random small model in a random way, or computes
-   with it, for random.sh and equal.sh, with the mesh to try it on in a line
+/* random_plan SEED [RANKS [auto]]: a plan that trains a random small model in a random way, or
+   computes with it, for random.sh and equal.sh, with the mesh to try it on in a line
    `-- mesh: a=2 b=3`: of at most 16 ranks, and 64 now and then. Where RANKS is given it has at most
    so many, and nothing is rounded to bfloat16: ranks can be compared with one. A line
-   `-- rounds: bfloat16` says that something is.
+   `-- rounds: bfloat16` says that something is. auto: in the place of styles it has auto().
 
    A forward is a list of statements, each of which makes one more tensor from those that are there
    (tensors.c, statements.c, products.c, modules.c, layouts.c); what no statement reads goes into
@@ -240,14 +240,15 @@ static void put_training(const char *seed)
 
 int main(int argc, char **argv)
 {
-  if (argc != 2 && argc != 3) {
-    fprintf(stderr, "usage: random_plan SEED [RANKS]\n");
+  const int is_automatic = argc == 4 && !strcmp(argv[3], "auto");
+  if (argc < 2 || argc > 4 || (argc == 4 && !is_automatic)) {
+    fprintf(stderr, "usage: random_plan SEED [RANKS [auto]]\n");
     return 2;
   }
   state = strtoull(argv[1], NULL, 10) * UINT64_C(0xd1342543de82ef95);
-  choose_mesh(argc == 3 ? atoi(argv[2]) : any(8) ? 16 : 64);
+  choose_mesh(argc > 2 ? atoi(argv[2]) : any(8) ? 16 : 64);
   is_even = !any(3);
-  is_exact = argc == 3;
+  is_exact = argc > 2;
   if (!any(6) && !is_exact) {
     type = "bfloat16";
     rounds = 1;
@@ -265,7 +266,7 @@ int main(int argc, char **argv)
          "  function self:forward(batch)\n    b = batch\n    local t0, t1 = b.i0%s, b.i1%s\n%s"
          "  end\nend)\n\nlocal model = Model()\n",
          now.init, cast, cast, now.forward);
-  put_styles();
+  (is_automatic ? put_automatic : put_styles)();
   put_batch();
   if (infers) {
     printf("\nreturn infer{\n  model = model, batch = batch, seed = %s,\n"

@@ -156,7 +156,7 @@ int reduction(void)
       "$a:select($d, 0)",
       "$a:select($d, -1)",
       "$a:mean($d) + $a:argmax($d):to(\"$t\") * 0.1",
-      "$a:flatten():mean() * $a:mean($d)",
+      "($a:flatten():mean() + 1) * $a:mean($d)",
   };
   int a = pick(2, MAX_NDIM);
   if (a < 0) return 0;

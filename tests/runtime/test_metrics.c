@@ -106,6 +106,7 @@ static void tell(const struct options *o, int first, int last, float loss, float
   assert_non_null(freopen(said_path, "w", stdout));
   dup2(1, 2);
   memset(&run, 0, sizeof run);
+  if (o->metrics) unlink(o->metrics);
   bool ok = metrics_open(o, first, last, &why);
   for (int t = first; ok && t <= last; t++) {
     values.loss = loss;
@@ -117,7 +118,7 @@ static void tell(const struct options *o, int first, int last, float loss, float
     usleep(save_takes);
     metrics_resume();
   }
-  metrics_end();
+  metrics_end(last);
   ok = ok && metrics_close(&why);
   fflush(stdout);
   dup2(out, 1);

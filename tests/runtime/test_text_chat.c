@@ -96,7 +96,8 @@ static void templates_are_run_as_transformers_runs_them(void **state)
     {
       const json_t *expected = json_object_get(given, "text");
       struct bytes text = {0};
-      const bool ok = c && chat_render(c, json_object_get(given, "variables"), "DATE", &text, &why);
+      const bool ok =
+          c && chat_render(c, json_object_get(given, "variables"), "DATE", &text, NULL, &why);
       if (ok != json_is_string(expected))
         fail_msg("%s, case %zu: %s", text_of(row, "name"), k, ok ? "it is not refused" : why.text);
       if (ok && (text.count != json_string_length(expected) ||

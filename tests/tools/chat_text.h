@@ -9,7 +9,7 @@ static inline bool chat_text(const struct chat *c, const struct turn_of_chat *tu
                              const char *date, struct bytes *text, struct failure *why)
 {
   json_t *variables = chat_variables(turns, n);
-  const bool ok = chat_render(c, variables, date, text, why);
+  const bool ok = chat_render(c, variables, date, text, NULL, why);
   json_decref(variables);
   return ok;
 }

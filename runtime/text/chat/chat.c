@@ -59,7 +59,7 @@ static bool add_lines(const json_t *messages, struct bytes *text, struct failure
 }
 
 bool chat_render(const struct chat *c, const json_t *variables, const char *date,
-                 struct bytes *text, struct failure *why)
+                 struct bytes *text, struct spans *answers, struct failure *why)
 {
   const json_t *messages = json_object_get(variables, "messages");
   if (json_array_size(messages) == 0) return failed(why, "a conversation has no messages");
@@ -70,7 +70,7 @@ bool chat_render(const struct chat *c, const json_t *variables, const char *date
   static const char *const named[] = {"tools", "documents"};
   for (int i = 0; ok && i < 2; i++)
     if (!json_object_get(all, named[i])) ok = json_object_set_new(all, named[i], json_null()) == 0;
-  ok = ok ? jinja_render(c->template, all, date, text, why) : lacks_memory(why);
+  ok = ok ? jinja_render(c->template, all, date, text, answers, why) : lacks_memory(why);
   json_decref(all);
   return ok;
 }
@@ -98,7 +98,7 @@ static char *find_behind(const struct chat *c)
   json_t *variables =
       json_pack("{s:[{s:s, s:s}, {s:s, s:s}], s:b}", "messages", "role", "user", "content",
                 "A question", "role", "assistant", "content", answer, "add_generation_prompt", 0);
-  const bool ok = variables && chat_render(c, variables, NULL, &text, &why);
+  const bool ok = variables && chat_render(c, variables, NULL, &text, NULL, &why);
   const char *at = ok ? strstr(text.at, answer) : NULL;
   char *behind = strdup(at ? at + strlen(answer) : "");
   json_decref(variables);

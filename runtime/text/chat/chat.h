@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 #include "base/failure.h"
+#include "text/chat/jinja.h"
 #include "text/tokenizer/unicode.h"
 
 enum chat_role { ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT };
@@ -30,9 +31,10 @@ void chat_close(struct chat *c);
 json_t *chat_variables(const struct turn_of_chat *turns, size_t count);
 
 // Adds what the template makes of these variables: "messages", "add_generation_prompt", "tools" and
-// whatever else it takes. date: what templates take for the day's; NULL: that. False, and why.
+// whatever else it takes. date: what templates take for the day's; NULL: that. answers: where the
+// template marks them by {% generation %}; or NULL. False, and why.
 bool chat_render(const struct chat *c, const json_t *variables, const char *date,
-                 struct bytes *text, struct failure *why);
+                 struct bytes *text, struct spans *answers, struct failure *why);
 
 // The text behind an answer, which begins with the token that ends it; "": there is none.
 const char *chat_behind_answer(const struct chat *c);

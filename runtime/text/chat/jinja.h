@@ -14,10 +14,20 @@ struct jinja;
 struct jinja *jinja_open(const char *text, struct failure *why);
 void jinja_close(struct jinja *j);
 
+// Parts of a text: bytes begin .. end - 1.
+struct spans {
+  struct span {
+    size_t begin, end;
+  } * at; // to be freed
+  size_t count;
+  bool failed; // out of memory: some are missing
+};
+
 // Adds the text that the template makes with these variables, as transformers renders it: blocks
-// take the end of their line, and the blanks before them. date: what strftime_now gives. False, and
-// why, with the line: the template raises an exception, or does what is not known here.
+// take the end of their line, and the blanks before them. date: what strftime_now gives.
+// generation: where it puts blocks of {% generation %}; or NULL. False, and why, with the line: the
+// template raises an exception, or does what is not known here.
 bool jinja_render(const struct jinja *j, const json_t *variables, const char *date,
-                  struct bytes *text, struct failure *why);
+                  struct bytes *text, struct spans *generation, struct failure *why);
 
 #endif

@@ -435,11 +435,21 @@ static enum flow run_for(struct work *w, struct scope *outer, const struct node 
   return !taken->count && n->c ? run_body(w, new_scope(w, outer), n->c, o) : GOES_ON;
 }
 
+static void add_span(struct spans *to, size_t begin, size_t end)
+{
+  struct span *all = realloc(to->at, (to->count + 1) * sizeof *all);
+  to->failed |= !all;
+  if (!all) return;
+  to->at = all;
+  to->at[to->count++] = (struct span){begin, end};
+}
+
 static enum flow run_statement(struct work *w, struct scope *s, const struct node *n, struct out *o)
 {
   struct out text = {0};
   struct value *v;
   enum flow flow;
+  size_t begin;
   work_step(w);
   w->line = n->line;
   switch (n->kind) {
@@ -477,7 +487,10 @@ static enum flow run_statement(struct work *w, struct scope *s, const struct nod
     set_name(w, s, n->name, v);
     return GOES_ON;
   case N_CALL_BLOCK: // generation
-    return run_body(w, s, n->b, o);
+    begin = o->count;
+    flow = run_body(w, s, n->b, o);
+    if (w->generation && o == w->whole) add_span(w->generation, begin, o->count);
+    return flow;
   case N_BREAK:
     return BREAKS;
   case N_CONTINUE:
@@ -526,9 +539,9 @@ void jinja_close(struct jinja *j)
 }
 
 bool jinja_render(const struct jinja *j, const json_t *variables, const char *date,
-                  struct bytes *text, struct failure *why)
+                  struct bytes *text, struct spans *generation, struct failure *why)
 {
-  struct work w = {.why = why};
+  struct work w = {.why = why, .generation = generation};
   if (setjmp(w.out)) {
     work_free(&w);
     return false;
@@ -538,8 +551,10 @@ bool jinja_render(const struct jinja *j, const json_t *variables, const char *da
   s->variables = value_of_json(&w, variables);
   w.date = date;
   out_add(&w, &o, "", 0);
+  w.whole = &o;
   run_body(&w, s, j->body, &o);
   add_bytes(text, o.at, o.count);
   work_free(&w);
-  return !text->failed || failed(why, "out of memory for a conversation");
+  return (!text->failed && !(generation && generation->failed)) ||
+         failed(why, "out of memory for a conversation");
 }

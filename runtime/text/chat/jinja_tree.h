@@ -14,8 +14,10 @@ struct work {
   } * chunk;
   size_t bytes;
   long steps;
-  int depth, line;  // of what runs
-  const char *date; // what strftime_now gives; NULL: of this day
+  int depth, line;          // of what runs
+  const char *date;         // what strftime_now gives; NULL: of this day
+  const struct out *whole;  // the text that is made
+  struct spans *generation; // where it has blocks of generation; or NULL
   jmp_buf out;
   struct failure *why;
 };

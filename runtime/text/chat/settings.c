@@ -8,9 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/json_memory.h"
-#include "base/program.h"
-#include "tensors/tensor_table.h"
-#include "text/chat/prompts.h"
+#include "text/chat/text_file.h"
 
 // The path of a file in a folder, or beside another file. False: there is none.
 static bool beside(const char *of, const char *file, char path[PATH_MAX])

@@ -10,6 +10,7 @@
 #include "text/chat/engine.h"
 #include "text/chat/prompts.h"
 #include "text/chat/slots.h"
+#include "text/chat/text_file.h"
 #include "text/server/api.h"
 
 static bool asked_to_stop;

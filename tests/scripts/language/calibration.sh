@@ -73,4 +73,36 @@ grep -qF "device_mesh's device (-D device): cannot read" "$WORK/message" || fail
 "$TPGEN" --calibrate -o "$machine" || fail "--calibrate: status $?"
 "$machine/run.sh" --short --ranks "1 2" > "$WORK/log" 2>&1 || { tail "$WORK/log" && fail "the program that measures: status $?"; }
 [ "$failures" -ne 0 ] || makes measured -D tp=2 -D "device=$machine/device.json"
+# --cluster this: the figures are in the cache, measured if they are not there, or are those of other processors; a file that is
+# none is refused. Ranks are 1, 2, 4 ... of the cores.
+export XDG_CACHE_HOME=$WORK/cache TPGEN_SHORT=1
+here=$XDG_CACHE_HOME/tpgen/$(uname -n | tr -cd 'A-Za-z0-9._-')-$(nproc)
+this() { "$TPGEN" "${plan[@]}" --cluster this "$@" > "$WORK/this.out" 2> "$WORK/this.log"; }
+says() { grep -qF -- "$1" "$WORK/this.log" || fail "--cluster this says '$(cat "$WORK/this.log")', and nothing of '$1'"; }
+printf 'return train{model = nn.Linear(8, 8), batch = {input = randn{8, 8}}, loss = function(y) return y:sum() end, steps = 1,\n' > "$WORK/own.lua"
+printf '  optimizer = SGD{lr = 0.1}, parallel = auto{cluster = "this"}}\n' >> "$WORK/own.lua"
+"$TPGEN" "$WORK/own.lua" -o "$WORK/own" > "$WORK/this.log" 2>&1 && fail "a plan by itself measures this machine"
+says "nothing is known of this machine yet"
+this --search -o "$WORK/this" || fail "--search --cluster this: $(tail -n 5 "$WORK/this.log")"
+says "this machine is measured now"
+[ -f "$here/device.json" ] || fail "no $here/device.json"
+grep -q "on this machine, $(nproc) cores of" "$WORK/this.out" || fail "the table does not say where: $(head -n 1 "$WORK/this.out")"
+this --search || fail "the second time: $(cat "$WORK/this.log")"
+says "this machine's figures are those of $here/device.json"
+"$TPGEN" "$WORK/own.lua" -o "$WORK/own" > "$WORK/own.log" 2>&1 || fail "auto{cluster = \"this\"}: $(cat "$WORK/own.log")"
+cp "$here/device.json" "$WORK/measured.json"
+sed -i 's/"machine": "[^"]*"/"machine": "Another one"/' "$here/device.json"
+this -o "$WORK/this.plain" -D tp=1 || fail "of other processors: $(tail -n 5 "$WORK/this.log")"
+says "is of a machine with other processors"
+says "this machine is measured now"
+for hostile in '{' '{"version": 1, "cores": "two"}' "$(printf 'x%.0s' {1..5000})" '[[[[[[[[]]]]]]]]'; do
+  printf '%s' "$hostile" > "$here/device.json"
+  this --search && fail "this is taken: ${hostile:0:40}"
+  says "remove it, and this machine is measured again"
+done
+cp "$WORK/measured.json" "$here/device.json"
+this --search --target cuda && fail "--target cuda on this machine"
+says "for programs of the target cpu"
+XDG_CACHE_HOME=relative HOME='' this --search && fail "no folder for the cache"
+says "set XDG_CACHE_HOME"
 finish "a machine is measured, and a step simulated by its figures"

@@ -9,6 +9,8 @@ mapfile -t files < <(find gen runtime tests templates/kernels -regex '.*\.\(c\|h
 # How a template's kernel is launched is one line, and no part of what is generated.
 long=$(awk 'length > 100 && !/^\/\/ launch:/ { print FILENAME ":" FNR }' "${files[@]}")
 [ -z "$long" ] || fail "more than 100 columns:" $long
+marks=$(grep -rlE '^(<{7} |>{7} |={7}$)' gen runtime templates plans tests/scripts docs examples ./*.md) || true
+[ -z "$marks" ] || fail "a merge that was not finished:" $marks
 
 # A header that is longer holds more than one subject.
 while read -r lines file; do

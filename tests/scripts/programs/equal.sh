@@ -8,6 +8,8 @@
 #   EQUAL_PLANS="mlp deep"   these plans alone; "" for none
 #   EQUAL_RANDOM=200         so many plans from random_plan, not 2 (CASES=all: 8)
 #   EQUAL_SEED=1000          the first of them
+#   EQUAL_AUTO=500           so many random plans whose placements auto() finds, not 1 (CI: 4), from that seed on; such a plan may
+#                            be refused only if it is refused without auto(), too
 #   EQUAL_SANITIZE=all       all pairs also run under the sanitizers, not only a few; none for none
 #   EQUAL_CUDA=all           all pairs also run on the stand-in, not only a few; none for none
 #   CASES=all                every mesh, as in a soak. Else of each plan the second, which mostly divides nothing evenly,
@@ -27,10 +29,13 @@ following=(-fsanitize=thread)
 # The numbers are those of float32 on both targets: where a plan lets products round to TF32, the stand-in does not.
 export NVIDIA_TF32_OVERRIDE=0
 
-# is_refused PLAN: whether it is a random plan whose log has one of the allowed refusals.
+# is_refused PLAN ARGUMENTS...: whether it is a random plan whose log has one of the allowed refusals; with auto() also whether
+# it is refused without it.
 is_refused() {
-  [ "$1" = "$WORK/$(basename "$1")" ] &&
-    is_random_refusal "$WORK/$(basename "$1" .lua).log"
+  [ "$1" = "$WORK/$(basename "$1")" ] && is_random_refusal "$WORK/$(basename "$1" .lua).log" || return
+  grep -q '^parallelize(.*auto())$' "$1" || return 0
+  sed '/^parallelize(.*auto())$/d' "$1" > "${1%.lua}.without"
+  ! "$TPGEN" "${1%.lua}.without" -o "${1%.lua}.refused" "${@:2}" > /dev/null 2>&1
 }
 
 # make_and_run PLAN NAME KIND MESH...: the plan on a mesh, in $WORK/NAME.
@@ -41,7 +46,7 @@ make_and_run() {
   watched=()
   [ "$kind" != cuda ] || { arguments+=(--target cuda); watched=("${following[@]}") optimized=-O0; }
   "$TPGEN" "$plan" -o "$to" "${arguments[@]}" 2>&1 || {
-    is_refused "$plan" || fail "$to: tpgen ended with status $?"
+    is_refused "$plan" "${arguments[@]}" || fail "$to: tpgen ended with status $?"
     return 1
   }
   make_ranks "$to" "$kind" || { fail "$to does not compile"; return 1; }
@@ -115,12 +120,17 @@ for plan in tests/equal/*.lua; do
 done
 seed=${EQUAL_SEED:-1}
 count=${EQUAL_RANDOM:-$(all_cases && echo 8 || echo 2)}
-for ((i = seed; i < seed + count; i++)); do
-  "$TOOLS/random_plan" $i 8 > "$WORK/random$i.lua"
-  plans+=("$WORK/random$i.lua")
-  case $i in *5) kind=sanitized ;; *0) kind=cuda ;; *) continue ;; esac
-  sed -i "s/^-- mesh: *\(.*\)/&\n-- $kind: \1/" "$WORK/random$i.lua"
-done
+automatic=${EQUAL_AUTO:-$(ci_cases && echo 4 || echo 1)}
+# random_plan NAME SEED [auto]: a random plan. Some also run in another way.
+random_plan() {
+  local kind
+  "$TOOLS/random_plan" "$2" 8 ${3:-} > "$WORK/$1.lua"
+  plans+=("$WORK/$1.lua")
+  case $2 in *5) kind=sanitized ;; *0) kind=cuda ;; *) return 0 ;; esac
+  sed -i "s/^-- mesh: *\(.*\)/&\n-- $kind: \1/" "$WORK/$1.lua"
+}
+for ((i = seed; i < seed + count; i++)); do random_plan random$i $i; done
+for ((i = seed; i < seed + automatic; i++)); do random_plan random_auto$i $i auto; done
 # The meshes of `sanitized` and `cuda` lines must be meshes of the plan.
 unknown=$(for plan in "${plans[@]}"; do
   sed -n 's/^-- \(sanitized\|cuda\): *//p' "$plan" | sort -u | comm -23 - <(sed -n 's/^-- mesh: *//p' "$plan" | sort)

@@ -53,6 +53,7 @@ done
 # optimizer's state, to the loss that an unbroken run has.
 train tp3 --steps 11
 losses_of "$WORK/tp3.jsonl" | tail -n 1 > "$WORK/unbroken"
+rm "$WORK/tp2.jsonl"
 train tp2 --load "$WORK/tp3.saved" --steps 11
 losses_of "$WORK/tp2.jsonl" > "$WORK/resumed"
 same_losses "resumed" "$WORK/resumed" "$WORK/unbroken"

@@ -25,7 +25,7 @@ doze_some() { doze "0.$(printf %03d $((RANDOM % $1)))"; }
 # begin NAME LOCKS: a job on NAME.txt, in a session of its own, whose number is in $session; what it says is in
 # NAME.out, and its status in NAME.status. LOCKS: yes, or what the machine without them is called.
 begin() {
-  local name=$1 locks=() arguments=(--data "$WORK/$1.txt" --steps 60 --save "$into" --save-every 1 --deadline 20)
+  local name=$1 locks=() arguments=(--data "$WORK/$1.txt" --steps 60 --save "$into" --overwrite --save-every 1 --deadline 20)
   [ "$2" = yes ] || locks=("NO_LOCKS=$2")
   rm -f "$WORK/$name.status"
   session=$(setsid bash -c 'status=0; "$@" > "$0.out" 2>&1 < /dev/null || status=$?; echo $status > "$0.status"' \

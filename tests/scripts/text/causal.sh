@@ -25,6 +25,16 @@ of_transformers() {
   "$TOOLS/compare_answers" greedy "$of/$family.json" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
 }
 
+# family NAME KIND DEFINITIONS...: a model of lib/families.lua, by its config.json, from the text that trains.
+family() {
+  local name=$1 kind=$2 from=$golden/families/$1
+  make "$name" "$kind" plans/generate.lua -D config="$from/config.json" -D context=32 "${@:3}" || return
+  "$TOOLS/compare_answers" prompts "$from/generate.json" > "$WORK/$name.jsonl"
+  run "$name" "$WORK/$name.out" --weights "$from/model.safetensors" --prompts "$WORK/$name.jsonl" --tokens 12 || return
+  echo "$name:"
+  "$TOOLS/compare_answers" greedy "$from/generate.json" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
+}
+
 # archive NAME KIND FAMILY DEFINITIONS...
 archive() {
   make "$1" "$2" plans/generate.lua -D model="$of/$3.pt2" -D context=64 "${@:4}" && of_transformers "$1" "$3"
@@ -57,7 +67,7 @@ refused() {
   grep -q "$plan:[0-9]*: error: generate: $2" "$WORK/$1.said" || { cat "$WORK/$1.said"; fail "$1: other words"; }
 }
 
-if [ -z "${MODELS:-}" ]; then # MODELS="mamba2 rwkv": these own models alone, in all ways
+if [ -z "${MODELS:-}" ]; then # MODELS="mamba2 rwkv": these own models alone, in all ways; DRAWN=600: so many drawn ones
 beside "$WORK/1.log" archive exaone4 plain exaone4 -D prefill=7 -D slots=3
 beside "$WORK/2.log" archive lfm2_tp2 plain lfm2 -D prefill=8 -D slots=2 -D tp=2
 beside "$WORK/3.log" archive opt_cuda cuda opt -D prefill=16 -D slots=2
@@ -68,6 +78,13 @@ in_ci beside "$WORK/8.log" recurrent rwkv sanitized rwkv -D prefill=5
 in_ci beside "$WORK/9.log" recurrent mamba2_cuda cuda mamba2 -D prefill=8 -D slots=3
 in_ci beside "$WORK/4.log" archive gpt_neox_tp3 sanitized gpt_neox -D prefill=8 -D slots=6 -D tp=3
 in_ci beside "$WORK/5.log" archive lfm2_cuda cuda lfm2 -D prefill=8 -D slots=3
+n=0
+for folder in "$golden"/families/*/; do
+  name=$(basename "$folder") long=() n=$((n + 1))
+  [ $((n % 6)) -eq 0 ] || ci_cases || continue
+  [ "$name" != phi4 ] || long=(-D long_rope=true)
+  beside "$WORK/family_$n.log" family "$name" plain -D prefill=8 -D slots=2 -D tp=$((n % 3 + 1)) "${long[@]}"
+done
 fi
 n=10
 for model in ${MODELS:-mixed positions window convolution shift sum norm lstm gru mamba2 rwkv delta prefix_max \
@@ -96,6 +113,7 @@ count=2
 [ -z "${MODELS:-}" ] || count=0
 ! ci_cases || count=6
 ! all_cases || count=600
+count=${DRAWN:-$count}
 for ((number = 1; number <= count; number++)); do beside "$WORK/drawn_$number.log" drawn $number; done
 all_are_done
 cat "$WORK"/*.log

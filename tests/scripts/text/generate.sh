@@ -113,10 +113,11 @@ done
 
 # windows PLAN CONFIG: the programs of a window of 4096, of null and of none at all in a copy of the file.
 windows() {
-  local window
+  local window long=()
+  [ "$1" = generate ] || long=(-D seq=5000 -D batch=1)
   for window in 4096 null ''; do
     sed "s/\"sliding_window\": [0-9a-z]*/\"sliding_window\": ${window:-0}/; ${window:+b}; /\"sliding_window\"/d" "$2" > "$WORK/config.json"
-    "$TPGEN" "plans/$1.lua" -D config="$WORK/config.json" --dump=lua > "$WORK/window$window" || fail "$1 $2: a window of '$window'"
+    "$TPGEN" "plans/$1.lua" -D config="$WORK/config.json" "${long[@]}" --dump=lua > "$WORK/window$window" || fail "$1 $2: a window of '$window'"
   done
 }
 

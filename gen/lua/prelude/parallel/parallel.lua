@@ -142,7 +142,18 @@ local function check_cluster(what, of, fields)
   end
 end
 
+-- The machine on which tpgen runs: its ranks share the memory, less a tenth for the system.
+local THIS, FOR_RANKS = "this", 0.9
+
+local function this_machine()
+  local m = core.this_machine()
+  local link = {bandwidth = m.bandwidth, latency = m.latency}
+  return {name = THIS, device = THIS, nodes = 1, devices_per_node = m.cores, memory = m.memory * FOR_RANKS // world,
+    intra = link, inter = link}, "this machine"
+end
+
 local function read_cluster(given)
+  if given == THIS then return this_machine() end
   if type(given) ~= "string" then
     check_cluster("the cluster", base.expect(given, "table", 'the cluster of the mesh, a name as in cluster = "dgx-h100:16",'), FIELDS)
     return given, "the cluster"

@@ -1,0 +1,345 @@
+-- A language model of a family of lib/families.lua, and its parallel plan: tensor parallel within the layers, sequence parallel
+-- between them, loss parallel at the end. One text for all families: what a family is stands in its table.
+
+local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
+local parallel, training = require "lib.parallel", require "lib.training"
+local attention, latent_attention = require "lib.attention", require "lib.latent_attention"
+local families, experts = require "lib.families", require "lib.clamped_experts"
+
+local M = {}
+
+local INIT = nn.init.normal(0, 0.02)
+
+local function capped(x, cap)
+  if not cap then return x end
+  return (x / cap):tanh() * cap
+end
+
+local function scaled(x, factor)
+  if not factor or factor == 1 then return x end
+  return x * factor
+end
+
+-- What of a model plans may have a setting of, under the same name.
+local SHAPE = {"dim", "n_layers", "n_heads", "n_kv_heads", "head_dim", "hidden", "vocab", "eps", "tied", "pad"}
+for _, name in ipairs(SHAPE) do SHAPE[name] = true end
+
+-- ------------------------------------------------------------------------------------------ the parts
+
+local RmsPlusOne = nn.module("Norm", function(self, size, eps)
+  self.weight = nn.Parameter(zeros{size})
+  function self:forward(x) return F.rms_norm(x, {size}, 1 + self.weight, eps) end
+end)
+
+local function norm(c, size)
+  if c.norm == "layer" then return nn.LayerNorm(size, {eps = c.eps}) end
+  if c.norm == "rms" then return nn.RMSNorm(size, {eps = c.eps}) end
+  return RmsPlusOne(size, c.eps)
+end
+
+local function linear(inputs, outputs, bias)
+  return nn.Linear(inputs, outputs, {bias = bias or false, init = INIT})
+end
+
+-- x times a weight [inputs, outputs], as GPT-2's.
+local function conv1d(inputs, outputs) return nn.Conv1D(outputs, inputs, {init = INIT}) end
+
+local function act(c, x)
+  if c.act == "gelu_tanh" then return F.gelu(x, {approximate = "tanh"}) end
+  return F[c.act](x)
+end
+
+-- p: of lib.parallel; i: the layer's number.
+local Attention = nn.module("Attention", function(self, c, p, i)
+  local a, bias, size = c.attention, c.bias or {}, c.head_dim
+  local of_q, of_k = c.n_heads * size, c.n_kv_heads * size
+  local queries, keys, times = attention.layouts(p, c.n_heads, c.n_kv_heads)
+  local window = c.window and c.window(i)
+  local rotates = c.rotary and not (c.rotates and not c.rotates(i))
+  local make = a.kind == "conv" and conv1d or linear
+  if a.kind == "separate" then
+    self.q_proj = linear(c.dim, of_q, bias.qkv)
+    self.k_proj = linear(c.dim, of_k, bias.qkv)
+    self.v_proj = linear(c.dim, of_k, bias.qkv)
+  else
+    self[a.joined] = make(c.dim, of_q + 2 * of_k, bias.qkv)
+  end
+  self[a.out] = make(of_q, c.dim, bias.out)
+  if c.query_norms then
+    local whole = c.query_norms == "whole"
+    self.q_norm = norm(c, whole and of_q or size)
+    self.k_norm = norm(c, whole and of_k or size)
+  end
+  if c.sinks then self.sinks = nn.Parameter(zeros{c.n_heads}) end
+  local how = {is_causal = true, enable_gqa = c.n_kv_heads < c.n_heads, scale = c.scale, softcap = c.softcap,
+    window = window and window < c.seq and window or nil,
+    dropout_p = (c.attention_dropout or 0) > 0 and c.attention_dropout or nil}
+
+  local function normed(y, own)
+    if not own then return attention.split(y, size) end
+    if c.query_norms == "whole" then return attention.split(own(y), size) end
+    return own(attention.split(y, size))
+  end
+  -- q, k and v by heads.
+  local function parts_of(x)
+    if a.kind == "separate" then
+      return normed(self.q_proj(x), self.q_norm), normed(self.k_proj(x), self.k_norm), attention.split(self.v_proj(x), size)
+    end
+    local y = self[a.joined](x)
+    if a.kind == "grouped" then return attention.ungroup(y, c.n_kv_heads, size) end
+    local q, k, v = y:split({of_q, of_k, of_k}, -1)
+    local function heads(z, layout)
+      return attention.split((a.kind == "conv" or p.generates) and z or z:redistribute(p.mesh.tp, layout), size)
+    end
+    return heads(q, queries), heads(k, keys), heads(v, keys)
+  end
+
+  function self:forward(x, cos, sin)
+    local q, k, v = parts_of(x)
+    if rotates then q, k = attention.rotate(q, cos, sin, c.pairs), attention.rotate(k, cos, sin, c.pairs) end
+    if a.kind ~= "grouped" then k, v = attention.repeated(k, times), attention.repeated(v, times) end
+    how.sinks = self.sinks
+    return self[a.out](attention.join(F.scaled_dot_product_attention(q, k, v, how)))
+  end
+end)
+
+local MLP = nn.module("MLP", function(self, c)
+  local m, bias = c.mlp, c.bias and c.bias.mlp
+  local kind, make = m.kind, m.kind == "conv" and conv1d or linear
+  if kind == "gated" then
+    self.gate_proj = linear(c.dim, c.hidden, bias)
+    self.up_proj = linear(c.dim, c.hidden, bias)
+    self.down_proj = linear(c.hidden, c.dim, bias)
+    function self:forward(x) return self.down_proj(act(c, self.gate_proj(x)) * self.up_proj(x)) end
+  elseif kind == "joined" then
+    self[m.joined] = linear(c.dim, 2 * c.hidden)
+    self[m.down] = linear(c.hidden, c.dim)
+    function self:forward(x)
+      local gate, up = self[m.joined](x):chunk(2, -1)
+      return self[m.down](act(c, gate) * up)
+    end
+  else
+    self[m.up] = make(c.dim, c.hidden, bias)
+    self[m.down] = make(c.hidden, c.dim, bias)
+    function self:forward(x) return self[m.down](act(c, self[m.up](x))) end
+  end
+end)
+
+local function has_experts(c, i) return c.experts and not (c.experts.of_layer and not c.experts.of_layer(i)) end
+
+local function network(c, i)
+  local e = c.experts
+  if not has_experts(c, i) then return MLP(c) end
+  if e.kind == "clamped" then return experts.class(c)() end
+  return nn.MoE(c.dim, {experts = e.count, top_k = e.top_k, hidden = e.hidden, normalize = e.normalize, router = e.router,
+    scale = e.scale, groups = e.groups, top_groups = e.top_groups, shared = e.shared, init = INIT,
+    bias_balance = e.balanced and 0 or nil})
+end
+
+local Layer = nn.module("Layer", function(self, c, p, i)
+  local names, of_attention, of_mlp = c.norms, c.attention.name, c.mlp.name
+  for _, name in pairs(names) do self[name] = norm(c, c.dim) end
+  self[of_attention] = c.latent and latent_attention.class({dim = c.dim, n_heads = c.n_heads, eps = c.eps, latent = c.latent,
+    scaling = c.rotary.scaling}, linear)() or Attention(c, p, i)
+  self[of_mlp] = network(c, i)
+  if (c.dropout or 0) > 0 then self.drop = nn.Dropout(c.dropout) end
+  local sliding = c.sliding_rotary and c.window(i)
+
+  -- What is behind a part of the layer: a norm, dropout and a factor.
+  local function behind(y, where)
+    if names[where] then y = self[names[where]](y) end
+    if self.drop then y = self.drop(y) end
+    return scaled(y, c.residual_scale)
+  end
+  -- What a part of the layer reads. Where attention and the network read one value all of it is gathered once.
+  local function before(x, where)
+    return names[where] and self[names[where]](x) or x
+  end
+  function self:forward(x, cos, sin, cos2, sin2)
+    if sliding then cos, sin = cos2, sin2 end
+    local y = before(x, "before_attention")
+    if not c.parallel then
+      x = x + behind(self[of_attention](y, cos, sin), "behind_attention")
+      return x + behind((self[of_mlp](before(x, "before_mlp"))), "behind_mlp")
+    end
+    local z = names.before_mlp and before(x, "before_mlp") or nil
+    if not z and not p.generates then y = y:redistribute(p.mesh.tp, Replicate()) end
+    return x + (behind(self[of_attention](y, cos, sin), "behind_attention") + behind(self[of_mlp](z or y), "behind_mlp"))
+  end
+end)
+
+local CausalLM = nn.module("CausalLM", function(self, c, p)
+  local f = c.files
+  self[f.embed] = nn.Embedding(c.vocab, c.dim, {init = INIT})
+  if f.positions then self[f.positions] = nn.Embedding(c.positions, c.dim, {init = INIT}) end
+  if (c.embed_dropout or 0) > 0 then self.drop = nn.Dropout(c.embed_dropout) end
+  local layers = {}
+  for i = 1, c.n_layers do layers[i] = Layer(c, p, i - 1) end
+  self[f.layers] = nn.ModuleList(layers)
+  self[f.norm] = norm(c, c.dim)
+  self[f.head] = c.tied and attention.Tied() or linear(c.dim, c.vocab)
+
+  local function tables(rotary, places)
+    if not rotary then return nil, nil end
+    local size = c.latent and c.latent.rope or math.floor(c.head_dim * (rotary.part or 1))
+    return F.rotary_tables(places, size, rotary.theta, hugging_face.scaling_of(rotary.scaling, c.seq))
+  end
+  function self:forward(ids)
+    local places = ids:positions()
+    local cos, sin = tables(c.rotary, places)
+    local cos2, sin2 = tables(c.sliding_rotary, places)
+    local x = scaled(attention.padded(self[f.embed](ids), ids, c.pad), c.embed_scale)
+    if f.positions then x = x + self[f.positions](places) end
+    if self.drop then x = self.drop(x) end
+    for _, layer in ipairs(self[f.layers]) do x = layer(x, cos, sin, cos2, sin2) end
+    x = self[f.norm](x)
+    return capped(scaled(self[f.head](x, c.tied and self[f.embed].weight or nil), c.logits_scale), c.last_softcap)
+  end
+end)
+
+-- ------------------------------------------------------------------------------------------- the plan
+
+-- A part of a layer whose input is all of the sequence.
+local function whole(inputs)
+  local layouts = {Replicate()}
+  for i = 2, inputs do layouts[i] = false end
+  return PrepareModuleInput{desired_input_layouts = layouts}
+end
+
+-- Between the parts of a layer tokens are cut over tp; in a program that generates each rank has all of them.
+local function between(p) return p.generates and Replicate() or Shard(1) end
+
+-- The style of several projections in one weight, whose outputs are along `dim`.
+local function joined(p, dim, bias, parts)
+  if not p.generates then return Colwise{parts = parts} end
+  return ModuleLayouts{parameters = {weight = Shard(dim), bias = bias and Shard(0) or nil}, parts = parts}
+end
+
+local function attention_styles(c, p)
+  local a = c.attention
+  local queries, keys = attention.layouts(p, c.n_heads, c.n_kv_heads)
+  if c.latent then return latent_attention.styles(c, queries, between(p)) end
+  local styles = {[a.out] = Rowwise{output_layouts = between(p)}}
+  if a.kind == "separate" then
+    local all = c.query_norms == "whole" and Replicate()
+    if all and p.generates then
+      styles.q_norm = PrepareModuleOutput{desired_output_layouts = queries}
+      styles.k_norm = PrepareModuleOutput{desired_output_layouts = keys}
+    end
+    styles.q_proj = Colwise{output_layouts = all or queries}
+    styles.k_proj, styles.v_proj = Colwise{output_layouts = all or keys}, Colwise{output_layouts = keys}
+  elseif a.kind == "grouped" then
+    styles[a.joined] = Colwise{output_layouts = attention.grouped(p, c.n_kv_heads)}
+  elseif a.kind == "conv" then
+    styles[a.joined] = joined(p, 1, true, 3)
+  else
+    local size = c.head_dim
+    styles[a.joined] = joined(p, 0, c.bias and c.bias.qkv, {c.n_heads * size, c.n_kv_heads * size, c.n_kv_heads * size})
+  end
+  return styles
+end
+
+local function network_styles(m, p)
+  local styles = {[m.down or "down_proj"] = Rowwise{output_layouts = between(p)}}
+  if m.kind == "gated" then styles.gate_proj, styles.up_proj = Colwise(), Colwise()
+  elseif m.kind == "joined" then styles[m.joined] = joined(p, 0, false, 2)
+  else styles[m.up] = Colwise() end
+  return styles
+end
+
+local function plan_layer(c, p, layer, i, options)
+  local names, of_mlp, styles = c.norms, c.mlp.name, {}
+  local function add(prefix, more)
+    for name, style in pairs(more) do styles[prefix .. name] = style end
+  end
+  for _, name in pairs(p.generates and {} or names) do styles[name] = SequenceParallel() end
+  local one = c.parallel and not names.before_mlp
+  if not one then styles[c.attention.name] = whole(c.rotary and 3 or 1) end
+  add(c.attention.name .. ".", attention_styles(c, p))
+  if not has_experts(c, i) then
+    if not one then styles[of_mlp] = whole(1) end
+    add(of_mlp .. ".", network_styles(c.mlp, p))
+    return parallelize(layer, p.mesh.tp, styles, options)
+  end
+  local clamped = c.experts.kind == "clamped"
+  styles[of_mlp] = PrepareModuleInputOutput{desired_input_layouts = Replicate(),
+    desired_output_layouts = clamped and between(p) or {between(p), false, false}} -- the tokens and their load
+  styles[of_mlp .. ".experts"] = clamped and experts.style() or ExpertTensorParallel()
+  if c.experts.shared then add(of_mlp .. ".shared_experts.", network_styles({kind = "gated"}, p)) end
+  return parallelize(layer, p.mesh.tp, styles, options)
+end
+
+-- What files call the parameters.
+local function names_of(c)
+  local f = c.files
+  local names = training.prefixed(f.prefix, {f.embed .. ".weight", f.norm .. ".*", f.layers .. ".*.**"})
+  if f.positions then names[f.positions .. ".weight"] = f.prefix .. f.positions .. ".weight" end
+  local e = c.experts
+  if not e or e.kind == "clamped" then return names end
+  -- Experts have a tensor for each in files: each pattern names what the others leave.
+  names[f.layers .. ".*.**"] = nil
+  local function layers(rest) names[f.layers .. ".*." .. rest] = f.prefix .. f.layers .. ".*." .. rest end
+  layers("self_attn.**")
+  for _, name in pairs(c.norms) do layers(name .. ".weight") end
+  local dense = false
+  for i = 0, c.n_layers - 1 do dense = dense or not has_experts(c, i) end
+  if dense then layers("mlp.*_proj.weight") end
+  if e.shared then layers("mlp.shared_experts.**") end
+  names[f.layers .. ".*.mlp.gate.weight"] = f.prefix .. f.layers .. ".*." .. e.files.gate
+  for _, name in ipairs{"gate_proj", "up_proj", "down_proj"} do
+    names[f.layers .. ".*.mlp.experts." .. name] = f.prefix .. f.layers .. ".*." .. e.files.experts .. e.files[name]
+  end
+  if e.balanced then
+    names[f.layers .. ".*.mlp.e_score_correction_bias"] = f.prefix .. f.layers .. ".*.mlp.gate.e_score_correction_bias"
+  end
+  return names
+end
+
+-- The settings of a plan that trains c, of families.read, and may change it. rows: of the model's shape, as for
+-- lib/settings.lua; known: what rows of the plan's own are by default; longest: `seq` is by default at most this.
+function M.settings(c, rows, known, longest)
+  local values = {theta = c.rotary and c.rotary.theta, seq = math.min(c.positions, longest or math.huge), batch = c.batch}
+  for _, name in ipairs(SHAPE) do values[name] = c[name] end
+  for name, value in pairs(known or {}) do values[name] = value end
+  local args = settings({shared.files, shared.model(rows), shared.mesh, shared.async_tp, shared.text, shared.training}, values)
+  for _, row in ipairs(rows) do
+    local name = type(row) == "table" and row[1] or row
+    if name == "theta" then c.rotary.theta = args.theta elseif SHAPE[name] then c[name] = args[name] end
+  end
+  return args
+end
+
+-- The model of a config.json, for a program that generates: without dropout.
+function M.read(path)
+  local c = families.complete(families.read(path))
+  c.dropout, c.embed_dropout, c.attention_dropout, c.pad = nil, nil, nil, nil
+  return c
+end
+
+-- The model of c for texts of `length` tokens, with its styles along tp, and what files call its parameters. p: of
+-- lib/parallel.lua; generates =: of a program that generates.
+function M.open(c, p, length, options)
+  c.seq = length
+  local f = c.files
+  local styles = {[f.embed] = Rowwise{output_layouts = between(p)}, [f.head] = attention.output(c.tied)}
+  if not p.generates then styles[f.norm] = SequenceParallel() end
+  local model = parallelize(CausalLM(c, p), p.mesh.tp, styles, options)
+  for i, layer in ipairs(model[f.layers]) do plan_layer(c, p, layer, i - 1, options) end
+  return model, names_of(c)
+end
+
+-- Trains c with these settings.
+function M.train(c, args)
+  families.complete(c)
+  local p = parallel.open(args)
+  if p.ep > 1 then error("ep is for plans/moe.lua") end
+  if c.router_loss then error("output_router_logits adds the router's loss; plans/moe.lua has it, by -D aux_loss=") end
+  local f = c.files
+  local model, names = M.open(c, p, args.seq, {async_tp = args.async_tp})
+  p.context(model)
+  local first = f.positions and {model[f.embed], model[f.positions]} or model[f.embed]
+  p.shard(model, first, model[f.layers], {model[f.norm], model[f.head]})
+  return train(training.next_token(args, p, model, c.vocab, c.seq, names))
+end
+
+return M

@@ -1,0 +1,433 @@
+-- Families of language models: what each model_type of a Hugging Face config.json is, as lib/causal_lm.lua builds it. A row
+-- has what all models of the family share; `read` takes what differs from the file. Keys that a file lacks have the
+-- defaults of transformers' class. A model of another kind is an error that lists what is known.
+--
+-- A row, and what families.read gives (sizes that a file leaves to follow from others are nil until families.complete):
+--
+--   files         where files have the parts: {prefix =, embed =, positions =, layers =, norm =, head =}
+--   pads          the embedding of pad_token_id learns nothing
+--   norm          "rms", "rms_plus_one" (of 1 + weight), "layer"
+--   norms         a layer's norms by where they are: {before_attention =, behind_attention =, before_mlp =, behind_mlp =},
+--                 their names. Without before_mlp and with `parallel` the feed-forward network reads attention's input
+--   parallel      attention and the feed-forward network read the same x
+--   attention     {name =, out =, kind =, joined =}: kind "separate" (q_proj, k_proj, v_proj), "joined" (one weight, all q,
+--                 then all k and v), "grouped" (one weight, group by group), "conv" (GPT-2's), "latent" (DeepSeek's)
+--   mlp           {name =, kind =, up =, down =}: kind "gated" (gate_proj, up_proj), "joined" (one weight of both), "plain",
+--                 "conv"
+--   experts       of layers with experts: see of_experts below
+--   query_norms   of q and k: "heads", each head; "whole", all together
+--   bias          {qkv =, out =, mlp =}: which projections have one
+--   rotary        {theta =, scaling =, part =}; sliding_rotary of layers with a window, where it is another one
+--   pairs         neighbours of a head are rotated, not i and i + half
+--   window(i), rotates(i)    of layer i, counted from 0: the window or nil; whether q and k are rotated
+--   act, scale, softcap, last_softcap, sinks, embed_scale, residual_scale, logits_scale, dropout, embed_dropout,
+--   attention_dropout, tied, pad, eps, dim, n_layers, n_heads, n_kv_heads, head_dim, hidden, vocab, positions
+local hugging_face = require "lib.hugging_face"
+
+local M = {}
+
+-- ------------------------------------------------------------------------------------- what rows share
+
+local FILES = {prefix = "model.", embed = "embed_tokens", layers = "layers", norm = "norm", head = "lm_head"}
+local LLAMA = {
+  files = FILES, pads = true, norm = "rms", norms = {before_attention = "input_layernorm", before_mlp = "post_attention_layernorm"},
+  attention = {name = "self_attn", kind = "separate", out = "o_proj"}, mlp = {name = "mlp", kind = "gated"},
+}
+
+local function row(of, changes)
+  local made = {}
+  for key, value in pairs(of) do made[key] = value end
+  for key, value in pairs(changes) do made[key] = value end
+  return made
+end
+
+-- The activations that files name.
+local ACTS = {silu = "silu", swish = "silu", gelu = "gelu", gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh",
+  gelu_fast = "gelu_tanh", relu = "relu"}
+
+local function act_of(config, key)
+  local name = config.need(key)
+  return ACTS[name] or error(config.path .. ": " .. key .. " is '" .. name .. "'; known are gelu, gelu_fast, gelu_new, "
+    .. "gelu_pytorch_tanh, relu, silu and swish")
+end
+
+-- What most configurations say in the same way.
+local function usual(c, config)
+  local need, at = config.need, config.at
+  c.dim, c.n_layers, c.n_heads = need("hidden_size"), need("num_hidden_layers"), need("num_attention_heads")
+  c.n_kv_heads, c.head_dim = at.num_key_value_heads, at.head_dim
+  c.hidden, c.vocab, c.eps = need("intermediate_size"), need("vocab_size"), at.rms_norm_eps
+  c.act, c.attention_dropout = act_of(config, "hidden_act"), at.attention_dropout
+end
+
+-- Layers with a window: by layer_types, else those of `usual`, a function of the layer's number.
+local function has_windows(c, config, usual_layers)
+  local at = config.at
+  function c.window(i)
+    local types = at.layer_types
+    local windowed = usual_layers(i)
+    if types then windowed = types[i + 1] == "sliding_attention" end
+    return windowed and at.sliding_window or nil
+  end
+end
+local function all_layers() return true end
+local function every_second(i) return i % 2 == 0 end
+
+local function has_bias(c, at, everywhere)
+  c.bias = {qkv = at.attention_bias, out = everywhere and at.attention_bias, mlp = at.mlp_bias}
+end
+
+-- ------------------------------------------------------------------------------------------ experts
+
+-- Of layers with experts: {count =, top_k =, hidden =, normalize =, files =, ...}: options of nn.MoE, and how files call them.
+-- kind = "clamped": gpt-oss's own.
+local MIXTRAL = {gate = "block_sparse_moe.gate.weight", experts = "block_sparse_moe.experts.{}.",
+  gate_proj = "w1.weight", up_proj = "w3.weight", down_proj = "w2.weight"}
+local QWEN = {gate = "mlp.gate.weight", experts = "mlp.experts.{}.", gate_proj = "gate_proj.weight",
+  up_proj = "up_proj.weight", down_proj = "down_proj.weight"}
+M.MIXTRAL, M.QWEN = MIXTRAL, QWEN
+
+-- The fields that most of them say in the same way.
+local function usual_experts(c, config)
+  usual(c, config)
+  if config.at.model_type ~= "gpt_oss" then config.only("hidden_act", "silu") end
+  c.router_loss = config.at.output_router_logits
+  c.experts = {count = config.at.num_experts or config.need("num_local_experts"), top_k = config.need("num_experts_per_tok"),
+    hidden = c.hidden, normalize = config.at.norm_topk_prob, files = QWEN}
+end
+
+local function of_mixtral(c, config)
+  usual_experts(c, config)
+  has_windows(c, config, all_layers)
+  c.experts.normalize, c.experts.files = true, MIXTRAL
+end
+
+local function of_qwen_moe(c, config)
+  local at = config.at
+  usual_experts(c, config)
+  has_bias(c, at, true)
+  has_windows(c, config, function() return at.use_sliding_window end)
+  c.query_norms, c.experts.hidden = "heads", config.need("moe_intermediate_size")
+  local step, dense = at.decoder_sparse_step or 1, {}
+  for _, i in ipairs(at.mlp_only_layers or {}) do dense[i] = true end
+  function c.experts.of_layer(i) return not dense[i] and (i + 1) % step == 0 end
+end
+
+local function of_olmoe(c, config)
+  usual_experts(c, config)
+  config.only("clip_qkv", nil)
+  has_bias(c, config.at, true)
+  c.query_norms = "whole"
+end
+
+local function of_deepseek(c, config)
+  local need, at = config.need, config.at
+  usual(c, config)
+  config.only("hidden_act", "silu")
+  config.only("attention_dropout", 0)
+  config.only("scoring_func", "sigmoid")
+  config.only("topk_method", "noaux_tc")
+  config.only("moe_layer_freq", 1)
+  config.only("attention_bias", false)
+  local hidden, dense, shared = need("moe_intermediate_size"), at.first_k_dense_replace or 0, at.n_shared_experts or 0
+  c.latent = {queries = at.q_lora_rank, keys = need("kv_lora_rank"), nope = need("qk_nope_head_dim"),
+    rope = need("qk_rope_head_dim"), value = need("v_head_dim"), pairs = at.rope_interleave ~= false}
+  c.head_dim = c.latent.rope
+  c.experts = {count = need("n_routed_experts"), top_k = need("num_experts_per_tok"), hidden = hidden,
+    normalize = at.norm_topk_prob, router = "sigmoid", scale = need("routed_scaling_factor"), groups = at.n_group or 1,
+    top_groups = at.topk_group or 1, shared = shared > 0 and shared * hidden or nil, balanced = true, files = QWEN,
+    of_layer = function(i) return i >= dense end}
+end
+
+local function of_gpt_oss(c, config)
+  usual_experts(c, config)
+  has_bias(c, config.at, true)
+  has_windows(c, config, every_second)
+  c.sinks, c.experts.kind = true, "clamped"
+  c.experts.limit, c.experts.alpha = config.at.swiglu_limit, config.at.swiglu_alpha
+end
+
+-- --------------------------------------------------------------------------------------- the others
+
+local function of_llama(c, config)
+  usual(c, config)
+  has_bias(c, config.at, true)
+end
+
+local function of_smollm(c, config)
+  usual(c, config)
+  has_bias(c, config.at, true)
+  local at, every = config.at, config.at.no_rope_layer_interval or 4
+  local listed = at.no_rope_layers
+  function c.rotates(i)
+    if listed then return listed[i + 1] ~= 0 end
+    return (i + 1) % every ~= 0
+  end
+  function c.window(i)
+    local kind = at.layer_types and at.layer_types[i + 1] or not c.rotates(i) and "sliding_attention"
+    return at.use_sliding_window and kind == "sliding_attention" and at.sliding_window or nil
+  end
+end
+
+local function of_mistral(c, config)
+  usual(c, config)
+  has_windows(c, config, all_layers)
+end
+
+-- Windows are off unless the file turns them on, be they listed or not.
+local function has_qwens_windows(c, config)
+  local at = config.at
+  if at.use_sliding_window then has_windows(c, config, function(i) return i >= at.max_window_layers end) end
+end
+
+local function of_qwen2(c, config)
+  usual(c, config)
+  c.bias = {qkv = true}
+  has_qwens_windows(c, config)
+end
+
+local function of_qwen3(c, config)
+  usual(c, config)
+  has_bias(c, config.at, true)
+  c.query_norms = "heads"
+  has_qwens_windows(c, config)
+end
+
+-- Gemma's act has two names; files that say one of them mean the same.
+local function of_gemma(c, config)
+  local at = config.at
+  config.only("use_bidirectional_attention", nil)
+  config.only(at.hidden_activation and "hidden_activation" or "hidden_act", "gelu_pytorch_tanh")
+  usual(c, config)
+  has_bias(c, at, true)
+  c.act, c.embed_scale = "gelu_tanh", c.dim ^ 0.5
+  if at.model_type == "gemma" then return end
+  c.queries_by = at.query_pre_attn_scalar
+  c.scale, c.softcap, c.last_softcap = c.queries_by ^ -0.5, at.attn_logit_softcapping, at.final_logit_softcapping
+  local every = at.model_type == "gemma2" and 2 or at.sliding_window_pattern
+  has_windows(c, config, function(i) return (i + 1) % every ~= 0 end)
+end
+
+local function of_gemma3(c, config)
+  of_gemma(c, config)
+  if config.at.attn_logit_softcapping then error(config.path .. ": transformers' Gemma 3 leaves out attn_logit_softcapping") end
+  c.softcap, c.query_norms = nil, "heads"
+end
+
+local function of_phi3(c, config)
+  local at = config.at
+  usual(c, config)
+  config.only("resid_pdrop", 0)
+  config.only("embd_pdrop", 0)
+  function c.window() return at.sliding_window end
+end
+
+local function of_olmo2(c, config)
+  usual(c, config)
+  has_bias(c, config.at, true)
+  c.query_norms = "whole"
+end
+
+local function of_granite(c, config)
+  local at = config.at
+  usual(c, config)
+  has_bias(c, at, true)
+  c.scale, c.embed_scale, c.residual_scale = at.attention_multiplier, at.embedding_multiplier, at.residual_multiplier
+  c.logits_scale = 1 / config.need("logits_scaling")
+end
+
+local function of_glm(c, config)
+  usual(c, config)
+  has_bias(c, config.at)
+end
+
+local function of_gpt2(c, config)
+  local need, at = config.need, config.at
+  config.only("scale_attn_weights", true)
+  config.only("scale_attn_by_inverse_layer_idx", false)
+  config.only("add_cross_attention", false)
+  c.dim, c.n_layers, c.n_heads, c.vocab = need("n_embd"), need("n_layer"), need("n_head"), need("vocab_size")
+  c.hidden, c.eps, c.act, c.positions = at.n_inner, at.layer_norm_epsilon, act_of(config, "activation_function"), need("n_positions")
+  c.bias = {qkv = true, out = true, mlp = true}
+  c.dropout, c.embed_dropout, c.attention_dropout = at.resid_pdrop, at.embd_pdrop, at.attn_pdrop
+end
+
+local function of_gpt_neox(c, config)
+  local at = config.at
+  usual(c, config)
+  config.only("hidden_dropout", 0)
+  c.eps, c.parallel = at.layer_norm_eps, at.use_parallel_residual
+  c.rotary_part, c.theta = at.rotary_pct, at.rotary_emb_base -- as older files say them
+  c.n_kv_heads, c.head_dim = nil, nil
+  c.bias = {qkv = at.attention_bias, out = at.attention_bias, mlp = true}
+end
+
+local function of_falcon(c, config)
+  local need, at = config.need, config.at
+  local new = at.new_decoder_architecture
+  config.only("alibi", false)
+  config.only("hidden_dropout", 0)
+  c.dim, c.n_layers, c.n_heads = need("hidden_size"), need("num_hidden_layers"), need("num_attention_heads")
+  c.hidden, c.vocab = at.ffn_hidden_size, need("vocab_size")
+  c.n_kv_heads = new and at.num_kv_heads or not new and at.multi_query and 1 or nil
+  c.eps, c.act = at.layer_norm_epsilon, act_of(config, "activation")
+  c.bias = {qkv = at.bias, out = at.bias, mlp = at.bias}
+  c.attention_dropout = at.attention_dropout
+  c.attention = row(c.attention, {kind = not new and at.multi_query and "joined" or "grouped"})
+  c.parallel = new or at.parallel_attn
+  local two = new and (at.num_ln_in_parallel_attn or 2) == 2
+  c.norms = two and {before_attention = "ln_attn", before_mlp = "ln_mlp"}
+    or {before_attention = "input_layernorm", before_mlp = not c.parallel and "post_attention_layernorm" or nil}
+end
+
+-- ------------------------------------------------------------------------------------------- the table
+
+-- By model_type: what the family is, what its files may leave out, and what reads the rest.
+local AROUND = {before_attention = "input_layernorm", behind_attention = "post_attention_layernorm",
+  before_mlp = "pre_feedforward_layernorm", behind_mlp = "post_feedforward_layernorm"}
+local GPT2 = {files = {prefix = "transformer.", embed = "wte", positions = "wpe", layers = "h", norm = "ln_f", head = "lm_head"},
+  norm = "layer", norms = {before_attention = "ln_1", before_mlp = "ln_2"},
+  attention = {name = "attn", kind = "conv", joined = "c_attn", out = "c_proj"},
+  mlp = {name = "mlp", kind = "conv", up = "c_fc", down = "c_proj"}}
+local PLAIN = {name = "mlp", kind = "plain", up = "dense_h_to_4h", down = "dense_4h_to_h"}
+local NEOX = {files = {prefix = "gpt_neox.", embed = "embed_in", layers = "layers", norm = "final_layer_norm", head = "embed_out"},
+  norm = "layer", norms = LLAMA.norms, mlp = PLAIN,
+  attention = {name = "attention", kind = "grouped", joined = "query_key_value", out = "dense"}}
+local FALCON = {files = {prefix = "transformer.", embed = "word_embeddings", layers = "h", norm = "ln_f", head = "lm_head"},
+  norm = "layer", mlp = PLAIN,
+  attention = {name = "self_attention", kind = "joined", joined = "query_key_value", out = "dense"}}
+local PHI3 = row(LLAMA, {attention = {name = "self_attn", kind = "joined", joined = "qkv_proj", out = "o_proj"},
+  mlp = {name = "mlp", kind = "joined", joined = "gate_up_proj", down = "down_proj"}})
+local GEMMA = row(LLAMA, {norm = "rms_plus_one"})
+local GLM = row(LLAMA, {mlp = PHI3.mlp, pairs = true})
+local GEMMA_SIZES = {hidden_size = 2304, num_hidden_layers = 26, num_attention_heads = 8, num_key_value_heads = 4, head_dim = 256,
+  intermediate_size = 9216, sliding_window = 4096, query_pre_attn_scalar = 256}
+local OF_7B = {hidden_size = 4096, num_hidden_layers = 32, num_attention_heads = 32, intermediate_size = 11008, vocab_size = 32000,
+  max_position_embeddings = 2048}
+local OF_MISTRAL = row(OF_7B, {num_key_value_heads = 8, intermediate_size = 14336, max_position_embeddings = 131072})
+local OF_QWEN = row(OF_7B, {num_key_value_heads = 32, intermediate_size = 22016, vocab_size = 151936,
+  max_position_embeddings = 32768, max_window_layers = 28})
+local OF_GLM = {hidden_size = 4096, num_hidden_layers = 40, num_attention_heads = 32, num_key_value_heads = 2, head_dim = 128,
+  intermediate_size = 13696, vocab_size = 151552, max_position_embeddings = 131072, rms_norm_eps = 1.5625e-07,
+  attention_bias = true, partial_rotary_factor = 0.5, pad_token_id = 151329}
+-- What all of them leave out in the same way.
+local ALL = {rms_norm_eps = 1e-6, hidden_act = "silu", rope_theta = 10000, tie_word_embeddings = false, attention_bias = false,
+  mlp_bias = false, attention_dropout = 0.0, output_router_logits = false}
+
+M.table = {
+  llama = {is = LLAMA, read = of_llama, usual = OF_7B},
+  smollm3 = {is = LLAMA, read = of_smollm, usual = {hidden_size = 2048, num_hidden_layers = 36, num_attention_heads = 16,
+    num_key_value_heads = 4, intermediate_size = 11008, vocab_size = 128256, max_position_embeddings = 32768,
+    rope_theta = 2000000, tie_word_embeddings = true, pad_token_id = 128004}},
+  mistral = {is = LLAMA, read = of_mistral, usual = row(OF_MISTRAL, {sliding_window = 4096})},
+  ministral = {is = LLAMA, read = of_mistral, usual = row(OF_MISTRAL, {sliding_window = 4096})},
+  mixtral = {is = LLAMA, read = of_mixtral, usual = row(OF_MISTRAL, {num_local_experts = 8, num_experts_per_tok = 2,
+    rms_norm_eps = 1e-5, rope_theta = 1000000})},
+  qwen2 = {is = LLAMA, read = of_qwen2, usual = row(OF_QWEN, {sliding_window = 4096})},
+  qwen3 = {is = LLAMA, read = of_qwen3, usual = row(OF_QWEN, {head_dim = 128, sliding_window = 4096})},
+  qwen3_moe = {is = LLAMA, read = of_qwen_moe, usual = row(OF_QWEN, {hidden_size = 2048, num_hidden_layers = 24,
+    num_key_value_heads = 4, intermediate_size = 6144, num_local_experts = 128, num_experts_per_tok = 8, moe_intermediate_size = 768,
+    norm_topk_prob = false, sliding_window = 4096})},
+  gemma = {is = GEMMA, read = of_gemma, usual = row(GEMMA_SIZES, {hidden_size = 3072, num_hidden_layers = 28,
+    num_attention_heads = 16, num_key_value_heads = 16, intermediate_size = 24576, vocab_size = 256000,
+    max_position_embeddings = 8192, tie_word_embeddings = true, pad_token_id = 0, hidden_act = "gelu_pytorch_tanh"})},
+  gemma2 = {is = row(GEMMA, {norms = AROUND}), read = of_gemma, usual = row(GEMMA_SIZES, {vocab_size = 256000,
+    max_position_embeddings = 8192, tie_word_embeddings = true, pad_token_id = 0, hidden_activation = "gelu_pytorch_tanh",
+    attn_logit_softcapping = 50.0, final_logit_softcapping = 30.0})},
+  gemma3_text = {is = row(GEMMA, {norms = AROUND}), read = of_gemma3, by_layer = true, usual = row(GEMMA_SIZES,
+    {vocab_size = 262208, max_position_embeddings = 131072, tie_word_embeddings = true, pad_token_id = 0,
+    hidden_activation = "gelu_pytorch_tanh", rope_theta = 1000000, rope_local_base_freq = 10000, sliding_window_pattern = 6})},
+  phi3 = {is = PHI3, read = of_phi3, usual = {hidden_size = 3072, num_hidden_layers = 32, num_attention_heads = 32,
+    intermediate_size = 8192, vocab_size = 32064, max_position_embeddings = 4096, rms_norm_eps = 1e-5, pad_token_id = 32000}},
+  gpt_oss = {is = LLAMA, read = of_gpt_oss, usual = {hidden_size = 2880, num_hidden_layers = 36, num_attention_heads = 64,
+    num_key_value_heads = 8, head_dim = 64, intermediate_size = 2880, vocab_size = 201088, max_position_embeddings = 131072,
+    rms_norm_eps = 1e-5, rope_theta = 150000, attention_bias = true, sliding_window = 128, num_local_experts = 128,
+    num_experts_per_tok = 4, swiglu_limit = 7.0, swiglu_alpha = 1.702, rope_parameters = {rope_type = "yarn", factor = 32.0,
+    beta_fast = 32.0, beta_slow = 1.0, truncate = false, original_max_position_embeddings = 4096}}},
+  olmoe = {is = LLAMA, read = of_olmoe, usual = row(OF_7B, {hidden_size = 2048, num_hidden_layers = 16,
+    num_attention_heads = 16, intermediate_size = 2048, vocab_size = 50304, max_position_embeddings = 4096,
+    rms_norm_eps = 1e-5, pad_token_id = 1, num_local_experts = 64, num_experts_per_tok = 8, norm_topk_prob = false})},
+  deepseek_v3 = {is = row(LLAMA, {attention = {name = "self_attn", kind = "latent"}}), read = of_deepseek,
+    usual = {hidden_size = 7168, num_hidden_layers = 61, num_attention_heads = 128, num_key_value_heads = 128,
+    intermediate_size = 18432, vocab_size = 129280, max_position_embeddings = 4096, moe_intermediate_size = 2048,
+    n_routed_experts = 256, n_shared_experts = 1, n_group = 8, topk_group = 4, routed_scaling_factor = 2.5,
+    first_k_dense_replace = 3, q_lora_rank = 1536, kv_lora_rank = 512, qk_rope_head_dim = 64, qk_nope_head_dim = 128,
+    v_head_dim = 128, num_experts_per_tok = 8, norm_topk_prob = true, rope_interleave = true}},
+  olmo2 = {is = row(LLAMA, {norms = {behind_attention = "post_attention_layernorm", behind_mlp = "post_feedforward_layernorm"}}),
+    read = of_olmo2, usual = row(OF_7B, {vocab_size = 50304, rms_norm_eps = 1e-5, pad_token_id = 1})},
+  granite = {is = LLAMA, read = of_granite, usual = row(OF_7B, {embedding_multiplier = 1.0, logits_scaling = 1.0,
+    residual_multiplier = 1.0, attention_multiplier = 1.0})},
+  glm = {is = GLM, read = of_glm, usual = OF_GLM},
+  glm4 = {is = row(GLM, {norms = {before_attention = "input_layernorm", behind_attention = "post_self_attn_layernorm",
+    before_mlp = "post_attention_layernorm", behind_mlp = "post_mlp_layernorm"}}), read = of_glm, usual = OF_GLM},
+  gpt2 = {is = GPT2, read = of_gpt2, usual = {n_embd = 768, n_layer = 12, n_head = 12, vocab_size = 50257, n_positions = 1024,
+    layer_norm_epsilon = 1e-5, activation_function = "gelu_new", tie_word_embeddings = true, resid_pdrop = 0.1,
+    embd_pdrop = 0.1, attn_pdrop = 0.1}},
+  gpt_neox = {is = NEOX, read = of_gpt_neox, usual = {hidden_size = 6144, num_hidden_layers = 44, num_attention_heads = 64,
+    intermediate_size = 24576, vocab_size = 50432, max_position_embeddings = 2048, layer_norm_eps = 1e-5, attention_bias = true,
+    hidden_act = "gelu", use_parallel_residual = true, rotary_pct = 0.25}},
+  falcon = {is = FALCON, read = of_falcon, usual = {hidden_size = 4544, num_hidden_layers = 32, num_attention_heads = 71,
+    vocab_size = 65024, max_position_embeddings = 2048, layer_norm_epsilon = 1e-5, activation = "gelu",
+    tie_word_embeddings = true, multi_query = true, parallel_attn = true, bias = false, alibi = false,
+    new_decoder_architecture = false}},
+}
+
+-- The known names, in order.
+function M.known()
+  local names = {}
+  for name in pairs(M.table) do names[#names + 1] = name end
+  table.sort(names)
+  return names
+end
+
+local function rotary_of(at, layer_type)
+  local theta, scaling, part = hugging_face.rope(at, layer_type)
+  return {theta = theta, scaling = scaling, part = part}
+end
+
+-- The model of a config.json, or of a table of such fields. types: those that the plan takes, by default all. known: values
+-- {name, value} of fields; others are an error.
+function M.read(file, types, known)
+  local config = hugging_face.config(file, types or M.known(), function(kind)
+    local of = M.table[kind]
+    return of and row(ALL, of.usual)
+  end)
+  for _, field in ipairs(known or {}) do config.only(table.unpack(field)) end
+  local at = config.at
+  for _, kind in ipairs(at.layer_types or {}) do
+    if kind ~= "full_attention" and kind ~= "sliding_attention" then
+      error(config.path .. ": layer_types has '" .. kind .. "'; known are full_attention and sliding_attention")
+    end
+  end
+  local family = M.table[at.model_type]
+  local c = row(family.is, {model_type = at.model_type, tied = at.tie_word_embeddings})
+  family.read(c, config)
+  c.positions = c.positions or at.max_position_embeddings or 2048
+  c.pad = c.pads and config.pad(c.vocab) or nil
+  if config.prefix then c.files = row(c.files, {prefix = config.prefix}) end
+  if c.files.positions then return c end
+  c.rotary = rotary_of(at, family.by_layer and "full_attention")
+  c.rotary.part = c.rotary.part or c.rotary_part or 1
+  if c.theta and not config.has("rope_theta") and not at.rope_parameters then c.rotary.theta = c.theta end
+  if known and c.rotary.part ~= 1 then
+    error(config.path .. ": partial_rotary_factor is " .. c.rotary.part .. "; this plan knows 1 alone")
+  end
+  c.sliding_rotary = family.by_layer and rotary_of(at, "sliding_attention") or nil
+  return c
+end
+
+-- A small model of a family, to try it. fields: of config.json, with model_type.
+function M.small(fields)
+  local c = M.read(row({hidden_size = 64, num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2,
+    intermediate_size = 176, vocab_size = 256, max_position_embeddings = 64}, fields))
+  c.head_dim, c.pad, c.window, c.queries_by, c.batch = fields.head_dim, nil, nil, nil, 4
+  return c
+end
+
+-- Sets the sizes that follow from others.
+function M.complete(c)
+  c.n_kv_heads, c.head_dim, c.hidden = c.n_kv_heads or c.n_heads, c.head_dim or c.dim // c.n_heads, c.hidden or 4 * c.dim
+  return c
+end
+
+return M

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+#include "text/samples/samples_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "text/chat/text_file.h"
+
+enum { IGNORED = -100, HEAD = 512, MOST_WORKERS = 64 };
+
+// What the workers have counted, and the first error of each.
+struct counts {
+  uint64_t tokens, learned, cut;
+  struct failure why;
+  bool failed;
+};
+
+struct work {
+  const struct samples_file *f;
+  int worker, workers;
+  size_t line;             // of all files, counted from 0
+  int32_t *input, *target; // of all lines
+  bool *empty;             // of each line: nothing is learned
+  struct counts *counts;   // of each worker; memory that they share
+};
+
+// ---- one line ----------------------------------------------------------------------------------
+
+static bool fits_vocabulary(const struct work *w, const struct ids *ids, const char *where,
+                            struct failure *why)
+{
+  for (size_t i = 0; i < ids->count; i++)
+    if (ids->at[i] < 0 || ids->at[i] >= w->f->vocabulary)
+      return failed(why,
+                    "%s: token %d: the program knows 0 to %ld: is it another model's tokenizer?",
+                    where, ids->at[i], w->f->vocabulary - 1);
+  return true;
+}
+
+static void put(const struct work *w, const struct sample *s, size_t line)
+{
+  const long sequence = w->f->sequence;
+  struct counts *counts = &w->counts[w->worker];
+  int32_t *input = w->input + line * (size_t)sequence,
+          *target = w->target + line * (size_t)sequence;
+  const long n = (long)s->ids.count < sequence ? (long)s->ids.count : sequence;
+  long learned = 0;
+  for (long i = 0; i < sequence; i++) {
+    const bool learns = i + 1 < n && s->learned[i + 1];
+    input[i] = i < n ? s->ids.at[i] : w->f->pad;
+    target[i] = learns ? s->ids.at[i + 1] : IGNORED;
+    learned += learns;
+  }
+  w->empty[line] = learned == 0;
+  if (learned == 0) return;
+  counts->tokens += (uint64_t)n;
+  counts->learned += (uint64_t)learned;
+  counts->cut += (long)s->ids.count > sequence;
+}
+
+static bool take_line(void *to, const char *line, size_t length, const char *where,
+                      struct failure *why)
+{
+  struct work *w = to;
+  struct sample sample;
+  const size_t at = w->line++;
+  if (at % (size_t)w->workers != (size_t)w->worker) return true;
+  const bool ok = sample_of_line(w->f->rules, line, length, where, &sample, why) &&
+                  fits_vocabulary(w, &sample.ids, where, why);
+  if (ok) put(w, &sample, at);
+  sample_free(&sample);
+  return ok;
+}
+
+static bool count_line(void *to, const char *line, size_t length, const char *where,
+                       struct failure *why)
+{
+  (void)line, (void)length, (void)where, (void)why;
+  ++*(size_t *)to;
+  return true;
+}
+
+static bool each_line_of_all(const struct samples_file *f,
+                             bool (*take)(void *, const char *, size_t, const char *,
+                                          struct failure *),
+                             void *to, struct failure *why)
+{
+  for (size_t i = 0; f->files[i]; i++)
+    if (!each_line(f->files[i], take, to, why)) return false;
+  return true;
+}
+
+// ---- all of them -------------------------------------------------------------------------------
+
+// Memory that this process and its children share.
+static void *shared(size_t bytes)
+{
+  void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return at == MAP_FAILED ? NULL : at;
+}
+
+static void work(struct work *w)
+{
+  struct counts *own = &w->counts[w->worker];
+  own->failed = !each_line_of_all(w->f, take_line, w, &own->why);
+}
+
+// Runs all workers; the error of the first that has one.
+static bool run(struct work *w, struct failure *why)
+{
+  pid_t children[MOST_WORKERS];
+  bool ok = true;
+  for (w->worker = 1; w->worker < w->workers; w->worker++) {
+    children[w->worker] = fork();
+    if (children[w->worker] != 0) continue;
+    work(w);
+    _exit(0);
+  }
+  w->worker = 0;
+  work(w);
+  for (int i = 0; i < w->workers; i++) {
+    int status = 0;
+    if (i > 0 && children[i] < 0) {
+      w->worker = i; // no process could be had
+      w->line = 0;
+      work(w);
+    } else if (i > 0 && (waitpid(children[i], &status, 0) != children[i] || status != 0)) {
+      ok = ok && failed(why, "a process that made samples was killed");
+    }
+    if (ok && w->counts[i].failed) {
+      *why = w->counts[i].why;
+      ok = false;
+    }
+  }
+  return ok;
+}
+
+// Moves the samples that stay together. Returns their number.
+static size_t close_up(const struct work *w, size_t lines)
+{
+  const size_t row = (size_t)w->f->sequence;
+  size_t kept = 0;
+  for (size_t i = 0; i < lines; i++) {
+    if (w->empty[i]) continue;
+    memmove(w->input + kept * row, w->input + i * row, row * sizeof *w->input);
+    memmove(w->target + kept * row, w->target + i * row, row * sizeof *w->target);
+    kept++;
+  }
+  memmove(w->input + kept * row, w->target, kept * row * sizeof *w->target);
+  return kept;
+}
+
+static void tell(const struct work *w, size_t lines, size_t kept)
+{
+  struct counts all = {0};
+  for (int i = 0; i < w->workers; i++) {
+    all.tokens += w->counts[i].tokens;
+    all.learned += w->counts[i].learned;
+    all.cut += w->counts[i].cut;
+  }
+  fprintf(stderr, "%s%s: %zu samples, %" PRIu64 " tokens, %" PRIu64 " of them learned",
+          w->f->files[0], w->f->files[1] ? " and more" : "", kept, all.tokens, all.learned);
+  if (all.cut) fprintf(stderr, "; %" PRIu64 " cut to %ld tokens", all.cut, w->f->sequence);
+  if (kept < lines) fprintf(stderr, "; %zu without a label are left out", lines - kept);
+  fprintf(stderr, "\n");
+}
+
+// The header has its length, so that the data can be written first.
+static void put_header(const struct samples_file *f, char *at, size_t samples)
+{
+  const size_t bytes = samples * (size_t)f->sequence * sizeof(int32_t);
+  char text[HEAD];
+  const int n = snprintf(
+      text, sizeof text,
+      "{\"%s\":{\"dtype\":\"I32\",\"shape\":[%zu,%ld],\"data_offsets\":[0,%zu]},"
+      "\"%s\":{\"dtype\":\"I32\",\"shape\":[%zu,%ld],\"data_offsets\":[%zu,%zu]}}",
+      f->input, samples, f->sequence, bytes, f->target, samples, f->sequence, bytes, 2 * bytes);
+  const uint64_t length = HEAD - sizeof length;
+  memcpy(at, &length, sizeof length);
+  memset(at + sizeof length, ' ', length);
+  memcpy(at + sizeof length, text, (size_t)n);
+}
+
+// Fills the new file.
+static bool fill(const struct samples_file *f, int fd, const char *path, size_t lines,
+                 struct failure *why)
+{
+  const size_t values = lines * (size_t)f->sequence, bytes = HEAD + 2 * values * sizeof(int32_t);
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  const int workers = cores < 1 ? 1 : cores > MOST_WORKERS ? MOST_WORKERS : (int)cores;
+  if (posix_fallocate(fd, 0, (off_t)bytes) != 0)
+    return failed(why, "%s: no room for %zu bytes", path, bytes);
+  char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  struct work w = {.f = f,
+                   .workers = workers,
+                   .empty = shared(lines + 1),
+                   .counts = shared((size_t)workers * sizeof *w.counts)};
+  bool ok = (at != MAP_FAILED && w.empty && w.counts) ||
+            failed(why, "%s: out of memory for %zu samples", path, lines);
+  size_t kept = 0;
+  if (ok) {
+    w.input = (int32_t *)(at + HEAD);
+    w.target = w.input + values;
+    ok = run(&w, why);
+  }
+  if (ok) {
+    kept = close_up(&w, lines);
+    ok = kept > 0 || failed(why, "%s: nothing of it is learned", f->files[0]);
+    put_header(f, at, kept);
+    tell(&w, lines, kept);
+  }
+  if (at != MAP_FAILED) munmap(at, bytes);
+  if (w.empty) munmap(w.empty, lines + 1);
+  if (w.counts) munmap(w.counts, (size_t)workers * sizeof *w.counts);
+  const off_t size = (off_t)(HEAD + 2 * kept * (size_t)f->sequence * sizeof(int32_t));
+  return ok && (ftruncate(fd, size) == 0 || failed(why, "%s: %s", path, strerror(errno)));
+}
+
+bool samples_write(const struct samples_file *f, struct failure *why)
+{
+  char part[PATH_MAX];
+  size_t lines = 0;
+  if (!each_line_of_all(f, count_line, &lines, why)) return false;
+  if (lines == 0) return failed(why, "%s: it has no lines", f->files[0]);
+  if (snprintf(part, sizeof part, "%s.%ld.tmp", f->to, (long)getpid()) >= PATH_MAX)
+    return failed(why, "%s: the path is too long", f->to);
+  const int fd = open(part, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return failed(why, "%s: cannot create: %s", part, strerror(errno));
+  bool ok = fill(f, fd, part, lines, why);
+  ok = close(fd) == 0 && ok;
+  if (ok && rename(part, f->to) != 0) ok = failed(why, "%s: %s", f->to, strerror(errno));
+  if (!ok) unlink(part);
+  return ok;
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// Files of lines (sample.h) as one safetensors file of samples: input[N, sequence] has tokens, and
+// target[N, sequence] the token behind each, or -100 where nothing is learned.
+#ifndef TEXT_SAMPLES_FILE_H
+#define TEXT_SAMPLES_FILE_H
+
+#include "text/samples/sample.h"
+
+struct samples_file {
+  const struct sampling_rules *rules;
+  const char *const *files; // NULL-terminated
+  const char *input, *target, *to;
+  long sequence, vocabulary;
+  int pad; // the token behind the end of a shorter sample
+};
+
+// Writes it, with all cores: samples in the order of the lines. A longer one is cut behind its
+// first `sequence` tokens; one without a label is left out. Reports the numbers on standard error.
+// False, and why; then there is no such file.
+bool samples_write(const struct samples_file *f, struct failure *why);
+
+#endif

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# plans/causal_lm.lua has the losses of small models of Hugging Face transformers of each family (tests/golden/families), from
+# their config.json and weights alone: 10 steps of each, on two ranks, and in CI on one.
+. "$(dirname "$0")/../common.sh"
+local_mpi=yes
+. "$root/tests/scripts/programs.sh"
+. "$root/tests/scripts/hugging_face.sh"
+steps=10
+models=$golden/families
+make_runtime plain > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime"; }
+
+meshes=(tp=2 $(in_ci echo tp=1 dp=2))
+for of in "$models"/*/; do on_meshes "$(basename "$of")" causal_lm -D seq=16; done
+all_are_done
+cat "$WORK"/*.log
+
+# What a file does not say is as in transformers' class: the file with the name alone is the model of the one with all fields.
+mkdir "$WORK/configs"
+cp -r plans/lib tests/plans/families_of_configs.lua "$WORK/configs"
+python3 - "$models/defaults.json" "$WORK/configs" <<'PYTHON'
+import json, sys
+for name, whole in json.load(open(sys.argv[1])).items():
+    json.dump(whole, open(f"{sys.argv[2]}/{name}.json", "w"))
+    json.dump({"model_type": name}, open(f"{sys.argv[2]}/{name}.short.json", "w"))
+PYTHON
+types=0
+for short in "$WORK"/configs/*.short.json; do
+  "$TPGEN" "$WORK/configs/families_of_configs.lua" -D "short=$short" -D "whole=${short/.short/}" --dump=lua > /dev/null 2> "$WORK/message" ||
+    { cat "$WORK/message"; fail "$short"; }
+  types=$((types + 1))
+done
+known=$(sed -nE 's/^  ([a-z0-9_]+) = \{is = .*/\1/p' plans/lib/families.lua | wc -l)
+[ "$types" -eq "$known" ] || fail "$types families have defaults in the golden file, of $known"
+
+echo '{"model_type": "mamba"}' > "$WORK/mamba.json"
+! "$TPGEN" plans/causal_lm.lua -D config="$WORK/mamba.json" --dump=lua > /dev/null 2> "$WORK/message" || fail "mamba is taken"
+finds 'model_type is mamba; this plan knows deepseek_v3, falcon, .*qwen2, .*torch.export' "$WORK/message" || { cat "$WORK/message"; fail "mamba: another message"; }
+finish "the losses of each family are those of transformers, and so are $types families' defaults"
