@@ -270,6 +270,10 @@ static void find_tokens_of(struct cutting *c, int i)
     return;
   }
   if (of_step && op->kind == OP_scan_hold) return;
+  if (op->kind == OP_scan_hold)
+    refuse(op,
+           "carries something along another dimension than the tokens: F.scan(f, carry, xs, dim, "
+           "true) writes the steps one after the other");
   if (of_step)
     refuse(op, "reads what a scan hands on behind the last token of the text: it needs later "
                "tokens");

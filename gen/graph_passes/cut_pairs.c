@@ -163,6 +163,23 @@ static bool counts_no_later(const struct op *op, int i, struct bounds ahead, str
   }
 }
 
+/* Whether an operation leaves each key at its place: no other may make values of pairs. */
+static bool keeps_keys(const struct op *op)
+{
+  switch (op->kind) {
+  case OP_view:
+  case OP_permute:
+  case OP_expand:
+  case OP_matmul:
+  case OP_sum:
+  case OP_amax:
+  case OP_amin:
+    return true;
+  default:
+    return is_broadcast(op->kind);
+  }
+}
+
 const char *find_pairs(struct cutting *c, const struct op *op, const struct letters *l,
                        struct token_letter t)
 {
@@ -184,6 +201,7 @@ const char *find_pairs(struct cutting *c, const struct op *op, const struct lett
         return "puts keys behind keys";
     dim = first;
   }
+  const bool is_at_place = dim != NONE || keeps_keys(op);
   for (int d = 0; d < l->ndim_out[0] && dim == NONE; d++)
     for (int k = 0; k < l->out[0][d].n; k++)
       if (l->out[0][d].letter[k] == t.key) {
@@ -196,6 +214,7 @@ const char *find_pairs(struct cutting *c, const struct op *op, const struct lett
       hidden |= c->keys[op->in[i]] != NONE && counts_no_later(op, i, ahead[i], own[i]);
     return hidden ? NULL : "sees later tokens: no mask that depends on positions hides them";
   }
+  if (!is_at_place) return "puts keys in other places: a key may be a later token's then";
   c->keys[op->out] = dim;
   c->ahead[op->out] = bounds_of_result(op, ahead);
   c->own[op->out] = bounds_of_result(op, own);

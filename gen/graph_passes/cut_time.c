@@ -300,7 +300,7 @@ static void make_any(struct cutting *c, struct entry *e, int i)
   } else if (entered != NONE && c->live[i]) {
     make_entering(c, e, entered, &op);
   } else if (op.kind == OP_scan_stack && c->live[i]) {
-    make_stack(c, e, &op);
+    make_stack(e, &op);
   } else if (has_no_tokens(c, &op)) {
     make_constant(c, e, &op);
   } else {

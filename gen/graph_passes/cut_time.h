@@ -136,7 +136,7 @@ bool takes_all_keys(const struct cutting *c, const struct letters *l, struct tok
 void make_entering(struct cutting *c, struct entry *e, int carry, const struct op *op);
 void make_of_step(struct cutting *c, struct entry *e, int i);
 void make_held(struct cutting *c, struct entry *e, int carry);
-void make_stack(struct cutting *c, struct entry *e, const struct op *op);
+void make_stack(struct entry *e, const struct op *op);
 
 /* -------------------------------------------------------------------------------- time_entry.c */
 

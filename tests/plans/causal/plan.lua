@@ -6,7 +6,7 @@ local args = settings{
   {"kind", "mixed", "the model", choices = {"attention", "window", "convolution", "shift", "sum", "positions", "mixed",
     "experts", "lstm", "gru", "mamba2", "rwkv", "delta", "prefix_max", "alibi", "softcap", "sinks",
     "chunks", "first_and_last", "written", "mean", "norm", "ahead", "chosen", "reversed", "late",
-    "last_state", "blocks", "unmasked", "random"}}, {"draw", 1, "of kind=random: which model", type = "whole"},
+    "last_state", "blocks", "unmasked", "flipped", "random"}}, {"draw", 1, "of kind=random: which model", type = "whole"},
   {"whole", false, "over whole texts"}, {"tp", 1, "ranks"}, {"tokens", 48, "of a text"}, {"slots", 1, "of the caches"},
   {"prefill", 8, "tokens of a call"}, {"cache_dtype", "float32", "of the caches"},
 }
@@ -98,6 +98,10 @@ local scores = {
     k, v = k:repeat_interleave(2, 1), v:repeat_interleave(2, 1)
     local x = F.matmul(q, k:transpose(2, 3)) / math.sqrt(dim // heads)
     return F.matmul(F.softmax(F.where(j:le(i), x, -math.huge), -1), v)
+  end,
+  flipped = function(_, q, k, v, i, j) -- the mask hides others than the later ones
+    k, v = k:repeat_interleave(2, 1), v:repeat_interleave(2, 1)
+    return F.matmul(F.softmax(F.where(j:le(i), F.matmul(q, k:transpose(2, 3)):flip(3), -math.huge), -1), v)
   end,
   blocks = function(_, q, k, v, i, j) return masked(q, k, v, (j / 8):to("int32"):eq((i / 8):to("int32"))) end,
   unmasked = function(_, q, k, v)

@@ -120,6 +120,7 @@ cat "$WORK"/*.log
 refused mean "mean of layers.0 takes all tokens of the text together"
 refused ahead "scaled_dot_product_attention of layers.0 sees later tokens"
 refused blocks "[a-z_]* of layers.0 sees later tokens"
+refused flipped "flip of layers.0 sees later tokens"
 refused unmasked "softmax of layers.0 sees later tokens: no mask that depends on positions hides them"
 refused chosen "softmax of layers.0 takes all tokens of the text together"
 refused reversed "flip of layers.0 needs other tokens"
