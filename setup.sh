@@ -21,6 +21,7 @@ packages=(gcc g++ make cmake ninja-build pkg-config liblua5.4-dev libjansson-dev
 test_packages=(libopenmpi-dev openmpi-bin clang clang-format libomp-dev gfortran curl ccache)
 
 ci_packages=(chromium chromium-driver python3) # a browser looks at the pages of --report
+soak_packages=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge) # jobs in a real queue
 
 # The packages of the arguments that are not installed.
 missing() {
@@ -126,7 +127,7 @@ ci)
   CASES=ci run_tests -C ci
   ;;
 soak)
-  install_packages "${packages[@]}" "${test_packages[@]}" "${ci_packages[@]}"
+  install_packages "${packages[@]}" "${test_packages[@]}" "${ci_packages[@]}" "${soak_packages[@]}"
   build all
   CASES=all run_tests -C soak
   ;;

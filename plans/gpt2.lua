@@ -23,7 +23,7 @@ local args = settings({shared.files,
     {"attention_dropout", 0, "dropout of attention's weights, attn_pdrop of the file", type = "number"},
     {"tied", true},
   },
-  shared.mesh, shared.sp, shared.text, shared.training,
+  shared.mesh, shared.sp, shared.adapters("c_attn"), shared.text, shared.training,
 }, known)
 local dim, n_layers, n_heads, hidden, vocab = args.dim, args.n_layers, args.n_heads, args.hidden, args.vocab
 local positions, seq, eps, dropout, tied = args.positions, args.seq, args.eps, args.dropout, args.tied
@@ -97,6 +97,7 @@ local model = parallelize(GPT2(), p.mesh.tp, {
     ["mlp.c_fc"] = Colwise(), ["mlp.c_proj"] = Rowwise{output_layouts = cut},
   },
 })
+training.adapt(args, model)
 p.pipeline(model)
 p.context(model)
 p.shard(model, {model.wte, model.wpe}, model.h, {model.ln_f, model.lm_head})

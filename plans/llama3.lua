@@ -70,17 +70,7 @@ local args = settings({
     {"loss_parallel", true, "the logits stay cut over the vocabulary, into the loss",
       search = {false, with = "tp"}},
   },
-  {title = "documents",
-    {"documents", nil, "the token that ends a document; by default the text is one document", type = "size"},
-    {"longest", nil, "with documents: the tokens of the longest one", type = "size"},
-  },
-  {title = "adapters",
-    {"lora", nil, "the rank of adapters, which are trained in the place of the model", type = "size"},
-    {"lora_alpha", function(a) return a.lora and 2 * a.lora end, "their factor, times the rank; by default 2 lora",
-      type = "number"},
-    {"lora_match", "wq|wv", "the layers that have one: a pattern"},
-    {"lora_dropout", 0, "dropout of their inputs", type = "number"},
-  },
+  shared.documents, shared.adapters("wq|wv"),
   shared.mesh, shared.async_tp, shared.text, shared.training,
 }, known)
 local dim, n_layers, n_heads, n_kv_heads, head_dim = args.dim, args.n_layers, args.n_heads, args.n_kv_heads, args.head_dim
@@ -232,12 +222,7 @@ local model = parallelize(Llama(), mesh.tp, {
   },
 }, {async_tp = args.async_tp})
 
--- Adapters of this rank are trained, and the model is frozen.
-local rank = args.lora
-if rank then
-  lora(model, {rank = rank, alpha = args.lora_alpha, match = args.lora_match,
-    dropout = args.lora_dropout, task_type = "CAUSAL_LM"})
-end
+training.adapt(args, model)
 
 p.pipeline(model)
 p.context(model)

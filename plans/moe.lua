@@ -59,7 +59,7 @@ local args = settings({
       type = "size"},
     {"places", false, "the metrics have the places of each expert of each layer"},
   },
-  shared.mesh, shared.async_tp, shared.text, shared.training,
+  shared.adapters("q_proj|v_proj"), shared.mesh, shared.async_tp, shared.text, shared.training,
 }, known)
 local dim, n_layers, n_heads, n_kv_heads, head_dim = args.dim, args.n_layers, args.n_heads, args.n_kv_heads, args.head_dim
 local vocab, seq = args.vocab, args.seq
@@ -219,6 +219,7 @@ for i, layer in ipairs(model.layers) do
     if p.borrows and p.dp_shard > 1 then fully_shard(layer.mlp.experts, p.mesh.efsdp) end
   end
 end
+training.adapt(args, model)
 p.pipeline(model)
 
 p.shard(model, model.embed_tokens, model.layers, {model.norm, model.lm_head})

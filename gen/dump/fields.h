@@ -341,7 +341,7 @@
 #define PHASE_WORDS     "forward", "backward", "update", "gather", "decode", "constants", "count"
 #define REDUCTION_WORDS "sum", "max", "min"
 #define ITERATION_WORDS "first", "last", "next", "previous", "in_last"
-#define INIT_WORDS      "constant", "uniform", "normal", "tokens", "present"
+#define INIT_WORDS      "constant", "uniform", "normal", "tokens", "present", "normal_rows"
 #define LAST_BATCH_WORDS "not_given", "smaller", "dropped"
 #define PREFETCH_WORDS  "where_it_pays", "nothing", "all"
 #define BUCKETING_WORDS "by_unit", "greedy", "none"

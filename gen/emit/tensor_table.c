@@ -128,11 +128,9 @@ static char *full_row(const struct stack *f, int rank)
       [PARAMETER] = "PARAMETER", [STATE] = "STATE", [BATCH] = "BATCH", [ACTIVATION] = "OUTPUT"};
   static const char *const type[] = {[F32] = "F32", [BF16] = "BF16", [I32] = "I32",
                                      [I64] = "I64", [BOOL] = "BOOL", [I8] = "INT8_BLOCKS"};
-  static const char *const how[] = {[INIT_CONSTANT] = "CONSTANT",
-                                    [INIT_UNIFORM] = "UNIFORM",
-                                    [INIT_NORMAL] = "NORMAL",
-                                    [INIT_TOKENS] = "TOKENS",
-                                    [INIT_PRESENT] = "PRESENT"};
+  static const char *const how[] = {
+      [INIT_CONSTANT] = "CONSTANT", [INIT_UNIFORM] = "UNIFORM", [INIT_NORMAL] = "NORMAL",
+      [INIT_TOKENS] = "TOKENS",     [INIT_PRESENT] = "PRESENT", [INIT_NORMAL_ROWS] = "NORMAL_ROWS"};
   const struct value *v = &graph->value[f->member.at[0]];
   struct shape here = local_shape(f->member.at[0], rank);
   const char *alias, *rest, *first = c_name(f->member.at[0]), *place = "0, 0";

@@ -21,7 +21,14 @@ enum role {
 
 /* The initial values of a parameter or an input without a file. INIT_TOKENS: every step fills the
    input from the data: see runtime/base/program.h. */
-enum init_kind { INIT_CONSTANT, INIT_UNIFORM, INIT_NORMAL, INIT_TOKENS, INIT_PRESENT };
+enum init_kind {
+  INIT_CONSTANT,
+  INIT_UNIFORM,
+  INIT_NORMAL,
+  INIT_TOKENS,
+  INIT_PRESENT,
+  INIT_NORMAL_ROWS
+};
 struct init {
   enum init_kind kind;
   double a, b;

@@ -11,7 +11,8 @@
 
 static struct init check_init(lua_State *L, int at)
 {
-  static const char *const kinds[] = {"constant", "uniform", "normal", "tokens", "present", NULL};
+  static const char *const kinds[] = {"constant", "uniform",     "normal", "tokens",
+                                      "present",  "normal_rows", NULL};
   return (struct init){.kind = (enum init_kind)luaL_checkoption(L, at, NULL, kinds),
                        .a = luaL_checknumber(L, at + 1),
                        .b = luaL_checknumber(L, at + 2)};
@@ -182,6 +183,18 @@ static int make_parameter(lua_State *L)
   lua_pop(L, 1);
 
   return 1;
+}
+
+/* set_init(parameter, init kind, a, b): other initial values, of a parameter that is not part of a
+ * model yet. */
+static int set_init(lua_State *L)
+{
+  struct tensor *t = tensor_at(L, 1);
+  luaL_argexpected(L, t, 1, "tensor");
+  if (t->value != NONE || t->nparts)
+    plan_fails("a parameter's initial values are set before train and styles");
+  t->init = check_init(L, 2);
+  return 0;
 }
 
 static void store_in_blocks(int value)
@@ -651,6 +664,7 @@ static const luaL_Reg functions[] = {{"is_tensor", is_tensor},
                                      {"redistribute", redistribute_tensor},
                                      {"finish", finish_tensor},
                                      {"parameter", make_parameter},
+                                     {"set_init", set_init},
                                      {"set_parts", set_parts},
                                      {"parts", parts},
                                      {"add_batch", add_batch},

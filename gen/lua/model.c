@@ -68,10 +68,7 @@ static void add_parameter(const struct held *h, int module, const struct inherit
   struct tensor *t = h->tensor;
   const char *path = graph->module[module].path;
   check_name_text(h->name, h->length, "a parameter's name");
-  if (t->value != NONE)
-    plan_fails("the parameter of line %d is in two places: %s and %s%s%s. Keep it in one, and give "
-               "it to the other's forward as an argument: F.linear(x, weight)",
-               t->line, graph->value[t->value].name, path, *path ? "." : "", h->name);
+  if (t->value != NONE) return; /* tied: it has the name of its first place */
   const char *name = *path ? text("%s.%s", path, h->name) : h->name;
   int64_t first = 0;
   for (int k = 0; k < (t->nparts ? t->nparts : 1); k++) {

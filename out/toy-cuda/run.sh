@@ -238,10 +238,16 @@ take_texts() {
 
 share_cores() { # ranks on this machine
   cores=${SLURM_CPUS_PER_TASK:-$(nproc)}
-  local threads=$((cores / $1))
+  local threads=$((cores / $1)) running others
   [[ -n ${SLURM_CPUS_PER_TASK:-} ]] && threads=${cores}
   ((threads > 0)) || threads=1
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${threads}}
+  # A thread that polls for its next work takes a core from what else runs: it sleeps where that is much.
+  { read -r _ _ _ running _ </proc/loadavg; } 2>/dev/null
+  others=$((${running%%/*} - 1))
+  if ((others + $1 * OMP_NUM_THREADS > $(getconf _NPROCESSORS_ONLN))) 2>/dev/null; then
+    export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
+  fi
   # If there are more ranks than cores, a rank that waits yields its core.
   export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-$(($1 > cores))}
   # The program divides a product among its own threads: BLAS must start none.

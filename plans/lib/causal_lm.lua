@@ -94,7 +94,8 @@ local Attention = nn.module("Attention", function(self, c, p, i)
     return heads(q, queries), heads(k, keys), heads(v, keys)
   end
 
-  function self:forward(x, cos, sin)
+  function self:forward(x, cos, sin, documents)
+    how.documents = documents
     local q, k, v = parts_of(x)
     if rotates then q, k = attention.rotate(q, cos, sin, c.pairs), attention.rotate(k, cos, sin, c.pairs) end
     if a.kind ~= "grouped" then k, v = attention.repeated(k, times), attention.repeated(v, times) end
@@ -155,16 +156,16 @@ local Layer = nn.module("Layer", function(self, c, p, i)
   local function before(x, where)
     return names[where] and self[names[where]](x) or x
   end
-  function self:forward(x, cos, sin, cos2, sin2)
+  function self:forward(x, cos, sin, cos2, sin2, documents)
     if sliding then cos, sin = cos2, sin2 end
     local y = before(x, "before_attention")
     if not c.parallel then
-      x = x + behind(self[of_attention](y, cos, sin), "behind_attention")
+      x = x + behind(self[of_attention](y, cos, sin, documents), "behind_attention")
       return x + behind((self[of_mlp](before(x, "before_mlp"))), "behind_mlp")
     end
     local z = names.before_mlp and before(x, "before_mlp") or nil
     if not z and not p.generates then y = y:redistribute(p.mesh.tp, Replicate()) end
-    return x + (behind(self[of_attention](y, cos, sin), "behind_attention") + behind(self[of_mlp](z or y), "behind_mlp"))
+    return x + (behind(self[of_attention](y, cos, sin, documents), "behind_attention") + behind(self[of_mlp](z or y), "behind_mlp"))
   end
 end)
 
@@ -182,16 +183,21 @@ local CausalLM = nn.module("CausalLM", function(self, c, p)
   local function tables(rotary, places)
     if not rotary then return nil, nil end
     local size = c.latent and c.latent.rope or math.floor(c.head_dim * (rotary.part or 1))
-    return F.rotary_tables(places, size, rotary.theta, hugging_face.scaling_of(rotary.scaling, c.seq))
+    local scaling = hugging_face.scaling_of(rotary.scaling, c.seq)
+    if not c.documents then return F.rotary_tables(places, size, rotary.theta, scaling) end
+    -- Positions begin anew in each document.
+    local cos, sin = F.rotary_tables(c.seq, size, rotary.theta, scaling)
+    return F.embedding(places, cos):unsqueeze(1), F.embedding(places, sin):unsqueeze(1)
   end
   function self:forward(ids)
-    local places = ids:positions()
+    local places, documents = ids:positions(), nil
+    if c.documents then documents, places = ids:documents() end
     local cos, sin = tables(c.rotary, places)
     local cos2, sin2 = tables(c.sliding_rotary, places)
     local x = scaled(attention.padded(self[f.embed](ids), ids, c.pad), c.embed_scale)
     if f.positions then x = x + self[f.positions](places) end
     if self.drop then x = self.drop(x) end
-    for _, layer in ipairs(self[f.layers]) do x = layer(x, cos, sin, cos2, sin2) end
+    for _, layer in ipairs(self[f.layers]) do x = layer(x, cos, sin, cos2, sin2, documents) end
     x = self[f.norm](x)
     return capped(scaled(self[f.head](x, c.tied and self[f.embed].weight or nil), c.logits_scale), c.last_softcap)
   end
@@ -254,7 +260,7 @@ local function plan_layer(c, p, layer, i, options)
   end
   for _, name in pairs(p.generates and {} or names) do styles[name] = SequenceParallel() end
   local one = c.parallel and not names.before_mlp
-  if not one then styles[c.attention.name] = whole(c.rotary and 3 or 1) end
+  if not one then styles[c.attention.name] = whole(c.documents and 4 or c.rotary and 3 or 1) end
   add(c.attention.name .. ".", attention_styles(c, p))
   if not has_experts(c, i) then
     if not one then styles[of_mlp] = whole(1) end
@@ -301,7 +307,9 @@ function M.settings(c, rows, known, longest)
   local values = {theta = c.rotary and c.rotary.theta, seq = math.min(c.positions, longest or math.huge), batch = c.batch}
   for _, name in ipairs(SHAPE) do values[name] = c[name] end
   for name, value in pairs(known or {}) do values[name] = value end
-  local args = settings({shared.files, shared.model(rows), shared.mesh, shared.async_tp, shared.text, shared.training}, values)
+  local of_adapters = c.latent and "q_proj|q_b_proj|kv_b_proj" or c.attention.kind == "separate" and "q_proj|v_proj" or c.attention.joined
+  local args = settings({shared.files, shared.model(rows), shared.documents, shared.adapters(of_adapters), shared.mesh,
+    shared.async_tp, shared.text, shared.training}, values)
   for _, row in ipairs(rows) do
     local name = type(row) == "table" and row[1] or row
     if name == "theta" then c.rotary.theta = args.theta elseif SHAPE[name] then c[name] = args[name] end
@@ -334,12 +342,19 @@ function M.train(c, args)
   local p = parallel.open(args)
   if p.ep > 1 then error("ep is for plans/moe.lua") end
   if c.router_loss then error("output_router_logits adds the router's loss; plans/moe.lua has it, by -D aux_loss=") end
-  local f = c.files
+  local f, scaling = c.files, c.rotary and c.rotary.scaling and c.rotary.scaling.rope_type
+  c.documents = args.documents
+  if c.documents and c.latent then error("documents are not there with the latent attention of DeepSeek") end
+  if c.documents and (scaling == "longrope" or scaling == "dynamic") then
+    error("rope_type '" .. scaling .. "' depends on the length of each sequence: it is not there with documents")
+  end
   local model, names = M.open(c, p, args.seq, {async_tp = args.async_tp})
+  training.adapt(args, model)
   p.context(model)
   local first = f.positions and {model[f.embed], model[f.positions]} or model[f.embed]
   p.shard(model, first, model[f.layers], {model[f.norm], model[f.head]})
-  return train(training.next_token(args, p, model, c.vocab, c.seq, names))
+  return train(training.next_token(args, p, model, c.vocab, c.seq, names,
+    {documents = args.documents, longest = args.longest}))
 end
 
 return M

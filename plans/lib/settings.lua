@@ -104,6 +104,23 @@ M.text = {
   {"masked", false, "labels may be -100, which are not learned: what run.sh makes of conversations (--data FILE.jsonl)"},
 }
 
+M.documents = {
+  title = "documents",
+  {"documents", nil, "the token that ends a document; by default the text is one document", type = "count"},
+  {"longest", nil, "with documents: the tokens of the longest one", type = "size"},
+}
+
+-- Adapters: match is the layers that have one by default.
+function M.adapters(match)
+  return {title = "adapters",
+    {"lora", nil, "the rank of adapters, which are trained in the place of the model", type = "size"},
+    {"lora_alpha", function(a) return a.lora and 2 * a.lora end, "their factor, times the rank; by default 2 lora",
+      type = "number"},
+    {"lora_match", match, "the layers that have one: a pattern"},
+    {"lora_dropout", 0, "dropout of their inputs", type = "number"},
+  }
+end
+
 -- Of training: lib/training.lua.
 M.training = {
   title = "training",

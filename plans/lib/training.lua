@@ -29,6 +29,13 @@ function M.options(args, p, options)
   return all
 end
 
+-- With args.lora the model has adapters of this rank, which are trained, and is frozen itself.
+function M.adapt(args, model)
+  if not args.lora then return end
+  lora(model, {rank = args.lora, alpha = args.lora_alpha, match = args.lora_match, dropout = args.lora_dropout,
+    task_type = "CAUSAL_LM"})
+end
+
 -- Of logits [batch, sequence, vocabulary].
 function M.next_token_loss(logits, batch)
   return F.cross_entropy(logits, batch.target, {dim = -1})
@@ -47,11 +54,12 @@ function M.next_token_batch(args, p, vocab, seq, more)
   }
 end
 
--- The options of a language model that learns from a text of tokens which one comes next. names: as train's.
-function M.next_token(args, p, model, vocab, seq, names)
+-- The options of a language model that learns from a text of tokens which one comes next. names: as train's; more: options of
+-- tokens().
+function M.next_token(args, p, model, vocab, seq, names, more)
   return M.options(args, p, {
     model = model,
-    batch = M.next_token_batch(args, p, vocab, seq),
+    batch = M.next_token_batch(args, p, vocab, seq, more),
     loss = M.next_token_loss,
     names = names,
   })

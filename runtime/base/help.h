@@ -20,6 +20,7 @@ static const char HELP_OF_TRAINING[] = // C11 compilers need not take longer str
     "Training\n"
     "  --steps N        the last step, instead of the plan's: a job that loads step 6 runs, with\n"
     "                   --steps 12, steps 7 to 12\n"
+    "  --epochs N       as many steps as go N times through the samples of --data\n"
     "  --data FILE      the inputs: samples of .safetensors or .npy files, or tokens: llm.c's of\n"
     "                   a .bin file, flat ones of .u16, .uint16, .u32 or .uint32, or the bytes\n"
     "                   of any other file. Without it they are random. The option may be\n"

@@ -200,7 +200,10 @@ static bool read_option(struct options *o, int option)
   if (option >= PROMPT) return read_generation(o, option);
   switch (option) {
   case 's':
+    o->sets_steps = true;
     return read_count(optarg, 0, &o->steps);
+  case 'c':
+    return read_count(optarg, 1, &o->epochs);
   case 'l':
     return read_count(optarg, 1, &o->log_every);
   case 'v':
@@ -316,6 +319,8 @@ static const char *contradiction(struct options *o)
   if (o->resume && program->loss < 0)
     return "--resume goes on with a training; this program takes --weights";
   if (o->resume) o->save = o->resume;
+  if (o->epochs && (o->sets_steps || !o->data[0]))
+    return "--epochs N is instead of --steps, and wants --data FILE";
   if (o->on_nan == NAN_UNKNOWN) return "--on-nan is stop or rollback";
   if (o->on_nan != NAN_GOES_ON && program->loss < 0) return "--on-nan: this program has no loss";
   if (o->on_nan == NAN_ROLLBACK && !o->save) return "--on-nan rollback wants --save DIR";
@@ -360,6 +365,7 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
 {
   static const struct option known[] = {
       {"steps", required_argument, NULL, 's'},
+      {"epochs", required_argument, NULL, 'c'},
       {"log-every", required_argument, NULL, 'l'},
       {"save-every", required_argument, NULL, 'v'},
       {"shard-bytes", required_argument, NULL, 'b'},

@@ -12,8 +12,10 @@ enum on_nan { NAN_GOES_ON, NAN_STOP, NAN_ROLLBACK, NAN_UNKNOWN };
 
 struct options {
   int steps, log_every;
-  int save_every; // 0: only at the end
-  int deadline;   // in seconds; 0: none
+  bool sets_steps; // --steps was given
+  int epochs;      // instead of steps; 0: not given
+  int save_every;  // 0: only at the end
+  int deadline;    // in seconds; 0: none
   const char *weights, *tokens, *metrics, *tensorboard, *load, *save, *export_to;
   const char *resume; // loads this checkpoint if it exists, and saves there
   bool overwrite;     // replaces a checkpoint of a later step

@@ -60,8 +60,9 @@ enum role { PARAMETER, STATE, BATCH, OUTPUT };
 // a. Integers are these, rounded down; a BOOL is whether they are not 0. TOKENS, for a BATCH: the
 // tokens of the data, shifted by b from the start of the batch; each is below a. Without data:
 // UNIFORM from 0 to a. PRESENT, for a BATCH: a float per sample, 1 for a sample that exists, 0 for
-// one that the data's last batch lacks. Without data: 1.
-enum how { CONSTANT, UNIFORM, NORMAL, TOKENS, PRESENT };
+// one that the data's last batch lacks. Without data: 1. NORMAL_ROWS: as NORMAL with mean 0, and
+// row a zeros.
+enum how { CONSTANT, UNIFORM, NORMAL, TOKENS, PRESENT, NORMAL_ROWS };
 struct init {
   enum how how;
   double a, b;

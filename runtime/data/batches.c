@@ -194,9 +194,10 @@ void batches_go_on(long batch, const struct position *at)
   if (sources[TRAINING].in_order) go_on(&sources[TRAINING].order);
 }
 
-long batches_of_validation(void)
+long batches_of_epoch(enum purpose purpose)
 {
-  const struct order *o = &sources[VALIDATION].order;
+  const struct order *o = &sources[purpose].order;
+  if (!sources[purpose].in_order) return 0;
   return (long)(o->samples / o->batch + (!o->drops && o->samples % o->batch > 0));
 }
 

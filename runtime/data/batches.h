@@ -33,8 +33,8 @@ const char *batches_summary(enum purpose purpose);
 // is out of range.
 bool batches_check(enum purpose purpose, long first, long last, struct failure *why);
 
-// The number of batches in the whole validation data.
-long batches_of_validation(void);
+// The number of batches in the whole data; 0 of a stream of tokens.
+long batches_of_epoch(enum purpose purpose);
 
 // Fills this rank's part of the inputs with batch number i, counted from 0. *samples: how many the
 // batch has; 0 of a stream of tokens. False, and why.

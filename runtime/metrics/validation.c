@@ -25,7 +25,7 @@ bool validation_open(const struct options *o, struct failure *why)
                   names[0]);
   if (!batches_open(VALIDATION, names, o->tokens, why)) return false;
   const long asked = o->validate_steps ? o->validate_steps : program->validate_steps;
-  batches = batches_of_validation();
+  batches = batches_of_epoch(VALIDATION);
   if (asked > 0 && asked < batches) batches = asked;
   return batches > 0 || failed(why, "%s: it has no batch", names[0]);
 }

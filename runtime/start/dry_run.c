@@ -83,7 +83,7 @@ static void tell_files(const struct options *o)
   if (batches_are_open(TRAINING)) printf("reads: %s\n", batches_summary(TRAINING));
   if (batches_are_open(VALIDATION))
     printf("reads: %s, for %ld batches a validation\n", batches_summary(VALIDATION),
-           batches_of_validation());
+           batches_of_epoch(VALIDATION));
   const int copies = 2 + o->keep_best + (o->keep > 1 ? o->keep - 1 : 0);
   snprintf(kept, sizeof kept, " a checkpoint, at most %d at once", copies);
   if (program->loss >= 0) tell_written(kept, o->save, checkpoint);

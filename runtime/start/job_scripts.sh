@@ -40,10 +40,11 @@ END
   [[ ${transport} != nccl ]] || echo "#SBATCH --gpus-per-node=${ranks}"
   [[ ${transport} == nccl ]] || echo "#SBATCH --exclusive"
   printf '\nprogram=%q\n' "${here}"
-  cat <<'END'
-"${program}/run.sh" --build || exit
-
-END
+  if [[ ${transport} == nccl ]]; then
+    printf '"${program}/run.sh" --build || exit\n\n'
+  else
+    printf '"${program}/run.sh" --transport mpi --build || exit\n\n' # as srun's ranks build it
+  fi
   if [[ ${transport} == nccl ]]; then
     cat <<'END'
 # Ranks meet over TCP at the first machine, by a token of this job.

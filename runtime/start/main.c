@@ -3,6 +3,7 @@
 // saves.
 #include <signal.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -226,7 +227,21 @@ static bool bytes_are_tokens(const struct options *o, struct failure *why)
       o->data[0], file);
 }
 
-static bool open_data(const struct options *o, struct failure *why)
+// --epochs: the steps that go so many times through the data.
+static bool count_steps(struct options *o, struct failure *why)
+{
+  const long batches = batches_of_epoch(TRAINING);
+  if (batches == 0)
+    return failed(why, "--epochs: a text that is read from beginning to end is no list of samples: "
+                       "say --steps N, or "
+                       "shuffle in the plan");
+  const double steps = ceil((double)batches * o->epochs / (double)program->batches);
+  if (steps > INT_MAX / 2) return failed(why, "--epochs %d: they are too many steps", o->epochs);
+  o->steps = (int)steps;
+  return true;
+}
+
+static bool open_data(struct options *o, struct failure *why)
 {
   if (o->tokens && tokens_of_batch() == 0)
     return failed(why, "--tokens %s: this program reads no tokens", o->tokens);
@@ -234,6 +249,7 @@ static bool open_data(const struct options *o, struct failure *why)
     return failed(why, "%s: a program that only goes forward takes one file", o->data[1]);
   if (o->data[0] && !is_of_one_batch(o) && !batches_open(TRAINING, o->data, o->tokens, why))
     return false;
+  if (o->epochs && !count_steps(o, why)) return false;
   return (o->tokens || !batches_are_bytes() || bytes_are_tokens(o, why)) && validation_open(o, why);
 }
 

@@ -64,7 +64,14 @@ static void draw_some(const struct tensor *t, const struct philox *named, uint64
   struct init init = t->init;
   if (init.how == TOKENS) init = (struct init){UNIFORM, 0, init.a};
   if (init.how == UNIFORM) philox_uniform(named, first, count, x);
-  if (init.how == NORMAL) philox_normal(named, first, count, x);
+  if (init.how == NORMAL || init.how == NORMAL_ROWS) philox_normal(named, first, count, x);
+  if (init.how == NORMAL_ROWS) {
+    uint64_t row = 1;
+    for (int d = 1; d < t->ndim; d++) row *= (uint64_t)t->of[d];
+    for (size_t i = 0; i < count; i++)
+      if ((first + i) / row == (uint64_t)init.a) x[i] = 0;
+    init.a = 0;
+  }
   for (size_t i = 0; i < count; i++) {
     double value = init.how == CONSTANT || init.how == PRESENT ? init.a
                    : init.how == UNIFORM                       ? init.a + (init.b - init.a) * x[i]

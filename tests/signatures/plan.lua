@@ -6,7 +6,8 @@ local batch = {
   line = randn{3, 2, 9}, line_weight = randn{4, 2, 3}, line_weight_t = randn{2, 4, 3},
   image = randn{3, 2, 9, 9}, image4 = randn{3, 4, 9, 9}, image_weight = randn{4, 2, 3, 3},
   image_weight_t = randn{2, 4, 3, 3}, weight9 = randn{9, 3}, q = randn{2, 2, 5, 4},
-  seen = zeros{5, 5, dtype = "bool"},
+  seen = zeros{5, 5, dtype = "bool"}, three = randn{3, 2, 4}, three_t = randn{3, 4, 2}, six_four = randn{6, 4},
+  volume = randn{3, 2, 5, 9, 9}, volume_weight = randn{4, 2, 3, 3, 3}, tokens = randn{5, 3, 6},
 }
 
 -- The model that runs f(t), or the module that `make` gives, on what `of` gives of t.

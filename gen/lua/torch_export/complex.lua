@@ -39,19 +39,16 @@ end
 torch.is_complex, torch.complex = is_complex, complex
 
 -- The arguments with the part of each complex one: a real tensor's imaginary part is `otherwise`, or itself.
+-- They are looked up as they are read: run.lua notes which ones are.
 local function arguments(a, part)
-  local new = {}
-  for key, v in pairs(a) do
-    if is_complex(v) then
-      new[key] = v[part]
-    elseif type(v) == "table" and not constants.is(v) then
-      new[key] = {}
-      for i = 1, #v do new[key][i] = is_complex(v[i]) and v[i][part] or v[i] end
-    else
-      new[key] = v
-    end
-  end
-  return new
+  return setmetatable({}, {__index = function(_, key)
+    local v = a[key]
+    if is_complex(v) then return v[part] end
+    if type(v) ~= "table" or constants.is(v) then return v end
+    local list = {}
+    for i = 1, #v do list[i] = is_complex(v[i]) and v[i][part] or v[i] end
+    return list
+  end})
 end
 
 -- ------------------------------------------------------------------------- each of the parts by itself

@@ -26,9 +26,7 @@ local function grid(vectors, indexing, size_of, view, expand)
   end
   return table.unpack(results)
 end
-operators.meshgrid = function(a)
-  return grid(a.tensors, a.indexing, function(x) return base.elements(core.shape(x)) end, base.view, raw.expand)
-end
+operators.meshgrid = function(a) return raw.meshgrid(a.tensors, a.indexing) end
 on_constants.meshgrid = function(a)
   return grid(a.tensors, a.indexing, function(x) return base.elements(x.shape) end, constants.reshape, constants.expand)
 end
@@ -62,12 +60,7 @@ operators.unfold = function(a)
   return raw.permute(y, order)
 end
 
-operators.pixel_unshuffle = function(a)
-  local s, r = core.shape(a.self), a.downscale_factor
-  if #s ~= 4 or s[3] % r ~= 0 or s[4] % r ~= 0 then fail("pixel_unshuffle supports only [n, c, r y, r x]") end
-  local x = raw.permute(base.view(a.self, {s[1], s[2], s[3] // r, r, s[4] // r, r}), {0, 1, 3, 5, 2, 4})
-  return base.view(x, {s[1], s[2] * r * r, s[3] // r, s[4] // r})
-end
+operators.pixel_unshuffle = torch.calls("pixel_unshuffle", "self", "downscale_factor")
 
 -- ---------------------------------------------------------------------------- steps of recurrences
 
@@ -94,32 +87,4 @@ end
 
 operators.vdot = function(a) return raw.matmul(a.self, a.other) end
 
--- Three tensors and more: the first two, and so on. A letter stays as long as something after has it.
-operators.einsum = function(a)
-  local list = table.move(a.tensors, 1, #a.tensors, 1, {})
-  -- Capital letters are others than small ones.
-  local equation, names = string.gsub(a.equation, "%s", ""), {}
-  for c in string.gmatch("abcdefghijklmnopqrstuvwxyz", "%a") do
-    if not string.find(equation, c, 1, true) then names[#names + 1] = c end
-  end
-  local small = {}
-  equation = string.gsub(equation, "%u", function(c)
-    small[c] = small[c] or table.remove(names)
-    return small[c] or fail("einsum with more than 26 letters is not supported")
-  end)
-  local left, out = string.match(equation, "^([%a,]+)%->(%a*)$")
-  if #list < 3 or not left then return raw.einsum(equation, table.unpack(list)) end
-  local letters = {}
-  for one in string.gmatch(left .. ",", "(%a*),") do letters[#letters + 1] = one end
-  while #list > 2 do
-    local rest, kept = out .. table.concat(letters, "", 3), ""
-    for c in string.gmatch(letters[1] .. letters[2], "%a") do
-      if string.find(rest, c, 1, true) and not string.find(kept, c, 1, true) then kept = kept .. c end
-    end
-    local y = raw.einsum(letters[1] .. "," .. letters[2] .. "->" .. kept, list[1], list[2])
-    table.remove(list, 1)
-    table.remove(letters, 1)
-    list[1], letters[1] = y, kept
-  end
-  return raw.einsum(letters[1] .. "," .. letters[2] .. "->" .. out, list[1], list[2])
-end
+operators.einsum = function(a) return raw.einsum(a.equation, table.unpack(a.tensors)) end

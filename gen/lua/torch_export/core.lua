@@ -19,48 +19,22 @@ end
 
 -- ------------------------------------------------------------------------------- element by element
 
--- Floats from here on are whole numbers.
-local WHOLE = 2.0 ^ 23
-
--- Without the digits after the point. No gradient flows, as in PyTorch.
-local function trunc(x)
-  if not is_tensor(x) then return x < 0 and math.ceil(x) or math.floor(x) end
-  if not is_float(x) then return x end
-  x = raw.detach(x)
-  local whole = raw.to(raw.to(raw.clamp(x, -WHOLE, WHOLE), "int32"), core.type(x))
-  return raw.where(raw.lt(raw.abs(x), WHOLE), whole, x)
+for _, name in ipairs{"floor", "ceil", "trunc", "round", "frac"} do
+  operators[name] = function(a)
+    local x = a.self
+    if not is_tensor(x) then -- a size
+      if name == "round" or name == "frac" then fail("%s of a number is not supported", name) end
+      return name == "floor" and math.floor(x) or name == "ceil" and math.ceil(x) or x < 0 and math.ceil(x) or math.floor(x)
+    end
+    return raw[name](x, a.decimals)
+  end
 end
+operators.fix = operators.trunc
 
-local function floor(x)
-  if not is_tensor(x) then return math.floor(x) end
-  if not is_float(x) then return x end
-  local t = trunc(x)
-  return raw.sub(t, raw.to(raw.gt(t, x), core.type(x)))
-end
-
-operators.trunc, operators.fix = function(a) return trunc(a.self) end, function(a) return trunc(a.self) end
-operators.floor = function(a) return floor(a.self) end
-operators.ceil = function(a) return is_float(a.self) and raw.neg(floor(raw.neg(a.self))) or a.self end
--- To the nearest, of two to the even one.
-operators.round = function(a)
-  local x = a.self
-  if a.decimals ~= nil and a.decimals ~= 0 then fail("round to decimals is not supported") end
-  if not is_float(x) then return x end
-  local up = floor(raw.add(x, 0.5))
-  local odd = raw.ne(up, raw.mul(2, floor(raw.mul(up, 0.5))))
-  return raw.sub(up, raw.to(raw.logical_and(raw.eq(raw.sub(up, x), 0.5), odd), core.type(x)))
-end
-
--- x / y, with the quotient as the mode has it: whole numbers below 2^24 are exact.
+-- The quotient as the mode has it.
 local function quotient(x, y, mode)
-  if not is_tensor(x) and not is_tensor(y) then return mode == "floor" and x // y or trunc(x / y) end
-  local round = mode == "floor" and floor or mode == "trunc" and trunc
-    or fail("div with rounding_mode '%s' is not supported", tostring(mode))
-  local whole = not (is_tensor(x) and is_float(x) or is_tensor(y) and is_float(y)
-    or math.type(x) == "float" or math.type(y) == "float")
-  local kind = core.type(is_tensor(x) and x or y)
-  local q = round(raw.div(is_tensor(x) and floats(x) or x, is_tensor(y) and floats(y) or y))
-  return whole and raw.to(q, kind) or q
+  if is_tensor(x) or is_tensor(y) then return base.rounded_quotient(x, y, mode) end
+  return mode == "floor" and x // y or operators.trunc{self = x / y}
 end
 
 operators.div = function(a)
@@ -70,23 +44,8 @@ operators.div = function(a)
     is_tensor(a.other) and floats(a.other) or a.other))
 end
 operators.floor_divide = function(a) return quotient(a.self, a.other, "floor") end
-
-local function rest(mode)
-  return function(a)
-    local x, y = a.self, a.other
-    local kind = core.type(is_tensor(x) and x or y)
-    local of_floats = raw.sub(is_tensor(x) and floats(x) or x, raw.mul(
-      is_tensor(y) and floats(y) or y, quotient(is_tensor(x) and floats(x) or x + 0.0, y, mode)))
-    return FLOATS[kind] and of_floats or raw.to(of_floats, kind)
-  end
-end
-operators.remainder, operators.fmod = rest("floor"), rest("trunc")
-
-operators.sign = function(a)
-  local x = a.self
-  local kind = core.type(x)
-  return raw.sub(raw.to(raw.gt(x, 0), kind), raw.to(raw.lt(x, 0), kind))
-end
+operators.remainder, operators.fmod = calls("remainder", "self", "other"), calls("fmod", "self", "other")
+operators.sign = calls("sign", "self")
 operators.sgn = operators.sign
 operators.log2 = function(a) return raw.mul(raw.log(a.self), 1 / math.log(2)) end
 operators.log10 = function(a) return raw.mul(raw.log(a.self), 1 / math.log(10)) end
@@ -170,17 +129,7 @@ operators.cumprod = function(a)
   local x = a.dtype and raw.to(a.self, a.dtype) or a.self
   return through_floats(x, function(y) return raw.cumprod(y, a.dim) end)
 end
-operators.prod = function(a)
-  local x, d = a.dtype and raw.to(a.self, a.dtype) or a.self, a.dim
-  if d == nil then x, d = raw.flatten(x), 0 end
-  return through_floats(x, function(y)
-    local all = raw.cumprod(y, d)
-    local shape = core.shape(all)
-    local at = base.dimension(shape, d)
-    all = raw.narrow(all, at, shape[at + 1] - 1, 1)
-    return a.keepdim and a.dim ~= nil and all or base.without(all, at)
-  end)
-end
+operators.prod = calls("prod", "self", "dim", "keepdim", "dtype")
 
 -- The values and the indices of max, min, sort, topk: by floats, and in the tensor's own type.
 local function with_indices(f)
@@ -205,21 +154,14 @@ operators.topk = with_indices(function(x, a) return raw.topk(x, a.k, a.dim, a.la
 operators.argsort = function(a) return raw.argsort(sortable(floats(a.self)), a.dim, a.descending) end
 operators.argmax = function(a) return raw.argmax(floats(a.self), a.dim, a.keepdim) end
 operators.argmin = function(a) return raw.argmin(floats(a.self), a.dim, a.keepdim) end
-operators.all = function(a)
-  local x = raw.to(raw.ne(a.self, 0), "int32")
-  return raw.ne(raw.amin(x, a.dim, a.keepdim), 0)
-end
+operators.all = function(a) return raw.all(a.self, a.dim, a.keepdim) end
 operators.std = function(a)
   local correction = a.correction
   if correction == nil then correction = a.unbiased == false and 0 or 1 end
   return raw.std(a.self, a.dim, nil, a.keepdim, correction)
 end
 operators.var_mean = function(a) return operators.var(a), operators.mean(a) end
-operators.cosine_similarity = function(a)
-  local x, y, d, least = a.x1, a.x2, a.dim or 1, a.eps or 1e-8
-  local lengths = raw.mul(raw.maximum(raw.norm(x, 2, d, true), least), raw.maximum(raw.norm(y, 2, d, true), least))
-  return raw.sum(raw.mul(raw.div(x, lengths), y), d)
-end
+operators.cosine_similarity = calls("cosine_similarity", "x1", "x2", "dim", "eps")
 operators.bincount = function(a) return raw.bincount(a.self, a.weights, a.minlength) end
 
 operators.native_group_norm = function(a) return raw.group_norm(a.input, a.group, a.weight, a.bias, a.eps) end
@@ -255,7 +197,7 @@ operators._grouped_mm = function(a)
 end
 operators.mv = function(a) return raw.matmul(a.self, a.vec) end
 operators.dot = function(a) return raw.matmul(a.self, a.tensor) end
-operators.outer = function(a) return raw.mul(raw.unsqueeze(a.self, 1), raw.unsqueeze(a.vec2, 0)) end
+operators.outer = calls("outer", "self", "vec2")
 operators.bilinear = function(a)
   -- [n, i] [o, i, j] [n, j]: by [n, i] -> [n, o, j], then with the other.
   local left = base.product(a.input1, a.weight, "ni,oij->noj")
@@ -280,12 +222,12 @@ local function pair(v, n)
 end
 
 local function convolution(a)
-  local n = #core.shape(a.weight) - 2
+  local n, further = #core.shape(a.weight) - 2, a.output_padding -- of a transposed one
   if n == 3 and not a.transposed then return operators.conv3d(a) end
   if n ~= 1 and n ~= 2 then fail("a convolution over %d dimensions is not supported", n) end
   if a.transposed then
     local f = n == 1 and raw.conv_transpose1d or raw.conv_transpose2d
-    return f(a.input, a.weight, a.bias, pair(a.stride, n), pair(a.padding, n), pair(a.output_padding, n), a.groups,
+    return f(a.input, a.weight, a.bias, pair(a.stride, n), pair(a.padding, n), pair(further, n), a.groups,
       pair(a.dilation, n))
   end
   local f = n == 1 and raw.conv1d or raw.conv2d
@@ -368,13 +310,7 @@ operators.pad = function(a)
   if a.mode == "reflect" or a.mode == "replicate" then return bordered_all(a.self, a.pad, a.mode == "reflect") end
   return raw.pad(a.self, a.pad, a.mode, a.value)
 end
-operators.pixel_shuffle = function(a)
-  local s, r = core.shape(a.self), a.upscale_factor
-  if #s ~= 4 or s[2] % (r * r) ~= 0 then fail("pixel_shuffle supports only [n, c r^2, y, x]") end
-  local c = s[2] // (r * r)
-  local x = raw.permute(base.view(a.self, {s[1], c, r, r, s[3], s[4]}), {0, 1, 4, 2, 5, 3})
-  return base.view(x, {s[1], c, s[3] * r, s[4] * r})
-end
+operators.pixel_shuffle = calls("pixel_shuffle", "self", "upscale_factor")
 
 -- ---------------------------------------------------------------------------------- shapes and parts
 
@@ -409,23 +345,7 @@ function torch.moved_dimensions(a, shape)
 end
 operators.movedim = function(a) return raw.permute(a.self, torch.moved_dimensions(a, core.shape(a.self))) end
 
--- The elements whose indices along two dimensions differ by `offset`; as the last dimension.
-operators.diagonal = function(a)
-  local shape, order = core.shape(a.self), {}
-  local d1, d2 = base.dimension(shape, a.dim1 or 0), base.dimension(shape, a.dim2 or 1)
-  for i = 0, #shape - 1 do
-    if i ~= d1 and i ~= d2 then order[#order + 1] = i end
-  end
-  order[#order + 1], order[#order + 2] = d1, d2
-  local x, offset = raw.permute(a.self, order), a.offset or 0
-  local n, m = shape[d1 + 1], shape[d2 + 1]
-  local first, count = offset >= 0 and offset or -offset * m, offset >= 0 and math.min(n, m - offset)
-    or math.min(n + offset, m)
-  if count < 1 then fail("a diagonal of no elements is not supported") end
-  x = raw.flatten(x, #shape - 2, #shape - 1)
-  return operators.slice{self = x, dim = #shape - 2, start = first, ["end"] = first + (count - 1) * (m + 1) + 1,
-    step = m + 1}
-end
+operators.diagonal = calls("diagonal", "self", "offset", "dim1", "dim2")
 
 -- `whole` with `part` in the place of its elements first .. first + count - 1 of dimension d.
 local function put_back(whole, part, d, first, count)
@@ -642,7 +562,8 @@ local function recurrence(cell)
     local given = a.hx
     local states = is_tensor(given) and {given} or given
     if not a.input or a.batch_sizes ~= nil then fail("a recurrence over a packed sequence is not supported") end
-    if a.train and a.dropout ~= 0 then fail("dropout between the layers of a recurrence is not supported") end
+    local p = a.dropout
+    if a.train and p ~= 0 then fail("dropout between the layers of a recurrence is not supported") end
     local x = a.batch_first and raw.transpose(a.input, 0, 1) or a.input
     if #core.shape(x) ~= 3 then fail("a recurrence supports only [steps, batch, width]") end
     local each, directions, last = a.has_biases and 4 or 2, a.bidirectional and 2 or 1, {}
@@ -725,7 +646,10 @@ end
 
 -- Tensors whose values are not set.
 for _, name in ipairs{"empty", "empty_strided", "empty_permuted", "new_empty"} do
-  operators[name] = function(a) return constants.full(a.size, 0, a.dtype or "float32") end
+  operators[name] = function(a)
+    local own, _ = a.self and type_of(a.self) or "float32", a.stride or a.physical_layout -- their order in memory
+    return constants.full(a.size, 0, a.dtype or own)
+  end
 end
 operators.empty_like = operators.zeros_like
 operators.sym_numel = function(a)

@@ -100,7 +100,8 @@ function Mixture:take_order(node)
     for _, reader in ipairs(self:readers(outputs_of(node)[1])) do
       local arg = string.find(short(reader.target), "^index_put") and argument(reader, "indices")
       local names = arg and names_of(arg)
-      local values = arg and self.def[tensor(reader, "values") or ""]
+      local values, adds = arg and self.def[tensor(reader, "values") or ""], arg and argument(reader, "accumulate")
+      if adds and adds.as_bool then return false end
       if not names or #names ~= 1 or names[1] ~= self.order or not values or short(values.target) ~= "arange" then return false end
       self.inverse[outputs_of(reader)[1]] = true
       self:replace(reader, {})

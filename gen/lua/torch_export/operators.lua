@@ -220,7 +220,7 @@ operators.conv1d = calls("conv1d", "input", "weight", "bias", "stride", "padding
 operators.max_pool2d = calls("max_pool2d", "self", "kernel_size", "stride", "padding", "dilation",
   "ceil_mode")
 operators.avg_pool2d = calls("avg_pool2d", "self", "kernel_size", "stride", "padding", "ceil_mode",
-  "count_include_pad")
+  "count_include_pad", "divisor_override")
 operators.adaptive_avg_pool2d = calls("adaptive_avg_pool2d", "self", "output_size")
 operators._adaptive_avg_pool2d = operators.adaptive_avg_pool2d
 
@@ -293,15 +293,14 @@ operators.var = function(a)
 end
 
 operators.any = function(a)
-  local x = raw.to(raw.ne(a.self, 0), "int32")
-  return raw.ne(raw.amax(x, listed(a.dim), a.keepdim), 0)
+  return raw.any(a.self, listed(a.dim), a.keepdim)
 end
 
 local function softmax(name)
   local f = raw[name]
   return function(a)
-    local x = a.dtype and raw.to(a.self, a.dtype) or a.self
-    return f(x, a.dim)
+    local to = a.dtype or a.half_to_float and "float32"
+    return f(to and raw.to(a.self, to) or a.self, a.dim)
   end
 end
 operators.softmax, operators._softmax = softmax("softmax"), softmax("softmax")
@@ -375,7 +374,7 @@ end
 operators.expand = function(a) return raw.expand(a.self, a.size) end
 -- A tensor of no elements is a constant, and is nothing here.
 operators.cat = function(a)
-  local parts = {}
+  local parts, dim = {}, a.dim or 0
   for _, x in ipairs(a.tensors) do
     if not constants.is(x) or base.elements(x.shape) > 0 then
       parts[#parts + 1] = constants.is(x) and constants.tensor(x) or x
@@ -386,7 +385,7 @@ operators.cat = function(a)
     if RANK[core.type(x)] > RANK[kind] then kind = core.type(x) end
   end
   for i, x in ipairs(parts) do parts[i] = raw.to(x, kind) end
-  return #parts == 1 and parts[1] or raw.cat(parts, a.dim or 0)
+  return #parts == 1 and parts[1] or raw.cat(parts, dim)
 end
 operators.stack = function(a) return raw.stack(a.tensors, a.dim or 0) end
 operators.split = function(a)
@@ -456,8 +455,8 @@ for _, name in ipairs{"alias", "contiguous", "clone", "lift_fresh_copy"} do oper
 operators["torch.ops.prims.copy_strided.default"] = function(a) return a.a end -- of prims, where core ATen has written a change in place anew
 operators._assert_tensor_metadata = function() end
 operators.dropout = function(a)
-  local x = a.input or a.self
-  return a.train and raw.dropout(x, a.p) or x
+  local x, p = a.input or a.self, a.p
+  return a.train and raw.dropout(x, p) or x
 end
 
 -- Numbers that an operator makes of sizes.
@@ -524,11 +523,13 @@ end
 operators.ones_like = function(a)
   return constants.full(shape_of(a.self), 1, a.dtype or type_of(a.self))
 end
-operators.new_ones = function(a) return constants.full(a.size, 1, a.dtype or type_of(a.self)) end
-operators.new_zeros = function(a) return constants.full(a.size, 0, a.dtype or type_of(a.self)) end
-operators.new_full = function(a)
-  return constants.full(a.size, a.fill_value, a.dtype or type_of(a.self))
+local function new(a, value)
+  local own = type_of(a.self)
+  return constants.full(a.size, value, a.dtype or own)
 end
+operators.new_ones = function(a) return new(a, 1) end
+operators.new_zeros = function(a) return new(a, 0) end
+operators.new_full = function(a) return new(a, a.fill_value) end
 
 -- Operators that take constants as they are.
 base.torch_takes_constants = {cat = true, scaled_dot_product_attention = true, sym_size = true, full_like = true,

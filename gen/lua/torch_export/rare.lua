@@ -175,25 +175,7 @@ local function three(v, otherwise)
   return #v == 1 and {v[1], v[1], v[1]} or v
 end
 
--- Each plane of the kernel is a convolution over two dimensions, of the planes that it meets.
-operators.conv3d = function(a)
-  if type(a.padding) == "string" then fail("conv3d with padding '%s' is not supported", a.padding) end
-  local stride, border, dilation = three(a.stride, 1), three(a.padding, 0), three(a.dilation, 1)
-  local x, kernel = raw.pad(a.input, {0, 0, 0, 0, border[1], border[1]}), core.shape(a.weight)
-  local s, sum = core.shape(x), nil
-  if #s ~= 5 then fail("conv3d supports only [batch, channels, depth, height, width]") end
-  local n = (s[3] - dilation[1] * (kernel[3] - 1) - 1) // stride[1] + 1
-  for i = 0, kernel[3] - 1 do
-    local first = i * dilation[1]
-    local planes = operators.slice{self = x, dim = 2, start = first, ["end"] = first + (n - 1) * stride[1] + 1,
-      step = stride[1]}
-    local y = raw.conv2d(base.view(raw.transpose(planes, 1, 2), {s[1] * n, s[2], s[4], s[5]}), raw.select(a.weight, 2, i),
-      i == 0 and a.bias or nil, {stride[2], stride[3]}, {border[2], border[3]}, {dilation[2], dilation[3]}, a.groups)
-    sum = sum and raw.add(sum, y) or y
-  end
-  local t = core.shape(sum)
-  return raw.transpose(base.view(sum, {s[1], n, t[2], t[3], t[4]}), 1, 2)
-end
+operators.conv3d = torch.calls("conv3d", "input", "weight", "bias", "stride", "padding", "dilation", "groups")
 
 -- Windows over three dimensions are windows over the last two, and then over the first. part(v, otherwise): what an
 -- argument says of the dimensions at hand.

@@ -101,19 +101,60 @@ local function arguments_of(node, values, path)
   return a
 end
 
+-- ---------------------------------------------------------------------- arguments that nothing takes
+
+-- Those that change no result: where values are, and by which of a library's functions they are computed.
+local WITHOUT_EFFECT = {}
+for name in string.gmatch("pin_memory non_blocking copy implicit generator cudnn_enable cudnn_enabled benchmark deterministic "
+  .. "allow_tf32 check_errors memory_format layout device "
+  .. "enable_gqa N C HxW", "%S+") do -- these the shapes say, too
+  WITHOUT_EFFECT[name] = true
+end
+
+local function is_default(v, default)
+  if type(v) ~= "table" or type(default) ~= "table" then return v == default end
+  for i = 1, math.max(#v, #default) do
+    if v[i] ~= default[i] then return false end
+  end
+  return true
+end
+
+-- f(a), which has to read each argument, or this is its default: one that is ignored could change the result.
+local function with_all_read(f, a, node)
+  local read = {}
+  local function seen(_, key)
+    read[key] = true
+    return a[key]
+  end
+  local results = table.pack(f(setmetatable({}, {__index = seen, __newindex = function(_, key, v) a[key] = v end})))
+  if results[1] == nil then return end
+  -- Of gradients, which are dense sums here; ATen's defaults, where a schema has none.
+  if a.scale_grad_by_freq == false then read.scale_grad_by_freq = true end
+  if a.sparse == false then read.sparse = true end
+  local defaults = torch.defaults[string.match(node.target, "^torch%.ops%.aten%.(.*)$")] or {}
+  for _, input in ipairs(node.inputs) do
+    local key = input.name
+    if a[key] ~= nil and not read[key] and not WITHOUT_EFFECT[key] and not is_default(a[key], defaults[key]) then
+      fail("torch_export: %s: its argument %s%s is not supported", node.target, key,
+        type(a[key]) ~= "table" and not core.is_tensor(a[key]) and " = " .. tostring(a[key]) or "")
+    end
+  end
+  return table.unpack(results, 1, results.n)
+end
+
 local function results_of(node, values, path)
   local a, name = arguments_of(node, values, path), operator_of(node.target)
   local constant, tensor = kinds_of(a)
   if torch.has_complex(a) then
     as_tensors(a)
-    return torch.of_complex(name, a)
+    return with_all_read(function(given) return torch.of_complex(name, given) end, a, node)
   end
   if constant and not tensor and on_constants[name] then
-    local found = table.pack(on_constants[name](a))
+    local found = table.pack(with_all_read(on_constants[name], a, node))
     if found[1] then return table.unpack(found, 1, found.n) end
   end
   if constant and not base.torch_takes_constants[name] then as_tensors(a) end
-  return operators[name](a)
+  return with_all_read(operators[name], a, node)
 end
 
 -- A change of no elements changes nothing.

@@ -354,6 +354,44 @@ def images():
     return t, f
 
 
+def composed():
+    t = dict(x=torch.randn(S), y=torch.randn(S), p=0.1 + 0.8 * torch.rand(S), row=torch.randn(5), a=torch.randn(3, 4), b=torch.randn(4, 6),
+             c=torch.randn(6, 3), volume=torch.randn(2, 4, 5, 6, 4), kernel=torch.randn(6, 2, 3, 2, 3) / 5, image=torch.randn(2, 8, 3, 4),
+             tiles=torch.randn(2, 3, 3, 4, 6), n=whole(-40, 40, *S), m=whole(1, 8, *S), side=whole(0, 2, 4, 6) * 2 - 1)
+
+    def f(x, y, p, row, a, b, c, volume, kernel, image, tiles, n, m, side):
+        gu, gv = torch.meshgrid(row, a[:, 0], indexing="ij")
+        hu, hv = torch.meshgrid(row, a[:, 0], indexing="xy")
+        u, v, w, *_ = x.unbind(1)
+        zero = x.clamp_min(0)
+        side = side.to(x.dtype)
+        return dict(
+            floor=(3 * x).floor() * y, ceil=(3 * x).ceil() * y, trunc=(3 * x).trunc() * y, round=torch.round(n / 2) * y, frac=(3 * x).frac(),
+            sign=x.sign() * y, remainder=x % p, remainder_number=torch.remainder(x, -0.3), fmod=torch.fmod(x, p), floor_divide=x.detach() // p.detach() * y,
+            remainder_whole=n % m, remainder_of_large=n * 40000001 % 97, remainder_below=n % -7, fmod_whole=torch.fmod(n, m),
+            quotient_whole=n // m, div_trunc=torch.div(n, 7, rounding_mode="trunc"), isnan=(zero / zero).isnan(),
+            isfinite=x.clamp(0, 0.5).reciprocal().isfinite(), any=(x > 1).any(1), all=torch.all(n, -1, True),
+            any_all=(x > 100).any() | (x > -100).all(), prod=x.prod(1), prod_keep=y.prod(-1, True), prod_all=(1 + a / 10).prod(),
+            likes=x * torch.full_like(x, 2.5) + 1, linspace=x * torch.linspace(-1, 3.7, 5), meshgrid=gu * gv + gu, meshgrid_xy=hu.exp() + hv,
+            unbind=u * v + w, diagonal=x.diagonal(0, 0, 2), diagonal_above=y.diagonal(1, 1, 2), diagonal_below=y.diagonal(-2, 1, 2),
+            types=x.bfloat16().to(x.dtype) + n * n - 1, mm=a @ b, bmm=x.bmm(y.mT), mv=c.mv(a[:, 1]), dot=row @ row.exp(), outer=torch.outer(row, a[:, 1]),
+            einsum_three=torch.einsum("ab,bc,ca", a, b, c).expand(3), einsum_chain=a @ b @ c, einsum_dots=x @ y.mT, einsum_no_arrow=a @ b,
+            einsum_order=x.permute(2, 1, 0), einsum_twin=(a @ b @ c).diagonal(), einsum_trace=(a @ b @ c).trace(),
+            einsum_broadcast=torch.einsum("ij...,ij...->ij", x[:1].expand(S), y), einsum_capital=torch.einsum("aBc,c,aBc->ac", x, row, y),
+            normalize=F.normalize(x), normalize_one=F.normalize(y, p=1, dim=-1, eps=3), cosine=F.cosine_similarity(x, y),
+            cosine_row=F.cosine_similarity(x, row, -1), distance=F.pairwise_distance(x, y), kl_div=F.kl_div(x, p, reduction="batchmean"),
+            kl_div_log=F.kl_div(x, y, reduction="none", log_target=True), bce=F.binary_cross_entropy(p, x.sigmoid()),
+            bce_steep=F.binary_cross_entropy((2 * x).sigmoid(), p, reduction="none"), poisson=F.poisson_nll_loss(x, 5 * p, full=True),
+            poisson_plain=F.poisson_nll_loss(p, y, log_input=False, reduction="none"), gaussian=F.gaussian_nll_loss(x, y, p, full=True),
+            ranking=F.margin_ranking_loss(x[..., 0], y[..., 0], side, 0.3), hinge=F.hinge_embedding_loss(x[..., 1], side, reduction="none"),
+            soft_margin=F.soft_margin_loss(x[..., 2], side), multilabel=F.multilabel_soft_margin_loss(x.view(24, 5), p.view(24, 5)),
+            cosine_embedding=F.cosine_embedding_loss(x.flatten(0, 1), y.flatten(0, 1), side.flatten(), -0.2, reduction="none"),
+            triplet=F.triplet_margin_loss(x, y, p, swap=True), conv3d=F.conv3d(volume, kernel, None, (2, 2, 1), (1, 0, 0), 1, 2).tanh(),
+            conv3d_same=F.conv3d(volume, kernel, padding="same", groups=2), pixel_shuffle=F.pixel_shuffle(image, 2),
+            pixel_unshuffle=F.pixel_unshuffle(tiles, 2).tanh())
+    return t, f
+
+
 # Their numbers: counter (index, 0, stream, step), key (seed 1, 0).
 def philox(index, stream, step):
     c, k = [index, 0, stream, step], [1, 0]
@@ -459,6 +497,48 @@ def modules():
     return weights, batch, logits, entropy
 
 
+# Modules of PyTorch, whose parameters are the program's.
+def blocks():
+    torch.manual_seed(102)
+    nn = torch.nn
+    tied = nn.ModuleDict(dict(a=nn.Linear(8, 8), b=nn.Linear(8, 8)))
+    tied["b"].weight = tied["a"].weight
+    tied["a"].register_buffer("shift", torch.randn(8))
+    parts = nn.ModuleDict(dict(
+        attention=nn.MultiheadAttention(8, 2), unlike=nn.MultiheadAttention(8, 2, bias=False, kdim=6, vdim=10),
+        first=nn.MultiheadAttention(8, 4, batch_first=True), layer=nn.TransformerEncoderLayer(8, 2, 12, 0.0),
+        before=nn.TransformerEncoderLayer(8, 2, 12, 0.0, "gelu", norm_first=True, batch_first=True),
+        conv=nn.Conv3d(4, 6, (2, 3, 1), padding=(1, 0, 0)), dict=tied, list=nn.ParameterList([torch.randn(8), torch.randn(8)]),
+        kept=nn.BatchNorm1d(8).eval(), padded=nn.Embedding(8, 5, padding_idx=3), weighted=nn.CrossEntropyLoss(torch.rand(8) + 0.5, label_smoothing=0.1)))
+    parts["kept"].running_mean.normal_()
+    parts["kept"].running_var.uniform_(0.5, 2)
+    with torch.no_grad():
+        for p in parts.parameters():
+            p.add_(0.3 * torch.randn(p.shape))
+    unseen = truths(3, 4)
+    unseen[:, 1] = False
+    forbidden = truths(5, 5)
+    forbidden.fill_diagonal_(False)
+    given = dict(x=torch.randn(5, 3, 8), y=torch.randn(4, 3, 8), key=torch.randn(4, 3, 6), value=torch.randn(4, 3, 10),
+                 row=torch.randn(7, 8), target=torch.randn(7, 8), volume=torch.randn(2, 4, 3, 5, 4))
+    fixed = dict(unseen=unseen, forbidden=forbidden, bias=torch.randn(6, 5, 4), label=whole(0, 8, 7))
+
+    def f(m, x, y, key, value, row, target, volume, unseen, forbidden, bias, label):
+        x1, alone, causal = x.transpose(0, 1), x[:, 0], torch.full((5, 5), -torch.inf, dtype=x.dtype).triu(1)
+        both = dict(key_padding_mask=torch.zeros(3, 4, dtype=x.dtype).masked_fill(unseen, -torch.inf), attn_mask=bias)
+        a, linear = m["attention"], m["dict"]
+        return dict(
+            attention=a(x, x, x)[0], attention_weights=a(x, x, x, attn_mask=forbidden)[1], attention_masked=a(x, y, y, unseen)[0],
+            attention_added=a(x, y, y, attn_mask=bias)[0], attention_both=a(x, y, y, average_attn_weights=False, **both)[1],
+            attention_unlike=m["unlike"](x, key, value)[0], attention_first=m["first"](x1, x1, x1, attn_mask=causal)[0],
+            attention_alone=a(alone, alone, alone)[0], layer=m["layer"](x), layer_masked=m["layer"](x, forbidden),
+            before=m["before"](x1, causal), conv=m["conv"](volume).tanh(),
+            dict=linear["b"](linear["a"](row).tanh()) * linear["a"].shift, list=row * m["list"][0] + m["list"][1], kept=m["kept"](row),
+            padded=m["padded"](label.long()).exp(),
+            weighted=m["weighted"](row, label.long()), mse=F.mse_loss(row, target), cosine=F.cosine_similarity(row, target, -1))
+    return parts, given, fixed, f
+
+
 # ------------------------------------------------------------------------------------- what they come to
 
 def weight(value, leaves):
@@ -534,6 +614,36 @@ def write_cases(make, steps=1):
     return losses_line(family, totals)
 
 
+def write_blocks():
+    parts, given, fixed, f = blocks()
+    weights, found, begun = {}, [], dict(parts.state_dict())
+    del begun["dict.b.weight"], begun["kept.num_batches_tracked"] # the first is tied
+    for dtype in torch.float32, torch.float64:
+        m = parts.to(dtype)
+        trained = dict(m.named_parameters())
+        t = {name: x.to(dtype) if x.is_floating_point() else x for name, x in {**given, **fixed}.items()}
+        leaves = {name: t[name].requires_grad_() for name in given}
+        y = f(m, **t)
+        total = 0
+        for name, v in y.items():
+            if name not in weights:
+                weights[name] = weight(v, list(leaves.values()))
+            total = total + (v * weights[name].to(dtype)).sum()
+        gradients = torch.autograd.grad(total, [*leaves.values(), *trained.values()])
+        after = {"gradient_" + name: g for name, g in zip(leaves, gradients)}
+        after |= {name: x.detach() - g for (name, x), g in zip(trained.items(), gradients[len(leaves):])}
+        after |= {name: x.to(dtype) for name, x in begun.items() if name not in trained}
+        outputs = {"value_" + name: v.detach() for name, v in y.items()}
+        found.append(({**after, **outputs}, outputs, [total.detach()]))
+    all_same(found[0][0], found[1][0], found[0][2], found[1][2], "blocks")
+    zeros = {name: torch.zeros_like(x) for name, x in found[0][0].items() if name.startswith(("gradient_", "value_"))}
+    save("blocks.weights.safetensors", {**begun, **zeros})
+    save("blocks.data.safetensors", {**given, **fixed, **{"weight_" + k: w for k, w in weights.items()}})
+    save("blocks.trained.safetensors", found[0][0])
+    save("blocks.outputs.safetensors", found[0][1])
+    return losses_line("blocks", found[0][2])
+
+
 def write_modules():
     weights, batch, logits, entropy = modules()
     found, totals = [], []
@@ -566,13 +676,16 @@ def main():
     def expected(name):
         return not asked or name in asked
     for number, family in enumerate((pointwise, reductions, losses, views, indices, products, attention, images,
-                                      custom, activations, layers)):
+                                      custom, activations, layers, composed)):
         torch.manual_seed(number)
         if expected(family.__name__):
             lines[family.__name__] = write_cases(family)
     torch.manual_seed(100)
     if expected("dropout"):
         lines["dropout"] = write_cases(dropout, 2)
+    torch.manual_seed(101)
+    if expected("blocks"):
+        lines["blocks"] = write_blocks()
     torch.manual_seed(101)
     if expected("modules"):
         lines["modules"] = write_modules()

@@ -27,7 +27,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SCHEMAS = {}
 for schema in torch._C._jit_get_all_schemas():
     SCHEMAS.setdefault(schema.name, []).append(schema)
-CONTAINERS = "Parameter", "ModuleList", "Sequential", "Identity"
+CONTAINERS = "Parameter", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Sequential", "Identity"
 
 
 def lua(value):

@@ -148,6 +148,31 @@ def composed():
     return family, (torch.randn(4, 5, 6),)
 
 
+@model(forms=("",))
+def everyday():
+    def parts(x, w, order, chosen):
+        p, q = x.sigmoid(), w.sigmoid().detach()
+        side = torch.where(w.detach() > 0, 1.0, -1.0)
+        yield from (F.binary_cross_entropy(p, q), F.binary_cross_entropy(p, q, w.abs().detach(), reduction="none"), F.kl_div(x, q, reduction="batchmean"))
+        yield from (F.kl_div(x, w, reduction="sum", log_target=True), F.pairwise_distance(x, w), F.poisson_nll_loss(x, q), F.soft_margin_loss(x, side))
+        yield from (F.margin_ranking_loss(x, w, side, 0.2), F.hinge_embedding_loss(x, side, 0.8), F.triplet_margin_loss(x, w, p, swap=True))
+        yield F.cosine_embedding_loss(x[0], w[0], side[0, :, 0], 0.1, reduction="none")
+        yield from (torch.xlogy(x, p), torch.xlogy(torch.zeros_like(x), p.detach() * 0), torch.logit(p), torch.logit(p, 0.3), torch.hypot(x, w))
+        yield from (torch.heaviside(x, w).detach(), torch.ldexp(x, order[0]), torch.sinc(x), torch.isin(order, torch.tensor([1, 3])) * x[:, 0, 0])
+        yield from (torch.isfinite(x), *torch.std_mean(x, 1), *torch.aminmax(x, dim=2), torch.count_nonzero(x > 0, 1))
+        yield from (torch.nansum(x, 1), torch.nanmean(x, 2), torch.trapezoid(x, dx=0.3), torch.trapezoid(x, w[0, 0].abs(), dim=-1))
+        yield from (torch.dist(x, w, 3), torch.linalg.norm(x), torch.linalg.norm(x, 1, (1, 2)), torch.linalg.matrix_norm(x, float("inf"), keepdim=True))
+        yield from (torch.linalg.norm(x, 3, 1), torch.diag(x[0, 0], 1), torch.diag(x[0], -1), torch.diag_embed(x[0], -2), torch.trace(x[1]))
+        yield from (torch.fliplr(x) * w, torch.flipud(x) * w, torch.rot90(x, 1, (1, 2)) * 2, torch.rot90(x, -1, (0, 2)), torch.rot90(x, 2, (0, 1)) * w)
+        yield from (F.channel_shuffle(x.transpose(0, 1)[None], 5), torch.take_along_dim(x, order.view(4, 1, 1), 1), torch.take_along_dim(x, order[:1].view(1, 1, 1)))
+        yield from (torch.tensordot(x, w, dims=([1, 2], [1, 2])), torch.tensordot(x[0], w, dims=([0], [1])), torch.kron(x[0], w[0, :2, :3]))
+        yield from (torch.addbmm(x[0, :, :5], x[:, :, :5], w[:, :5, :5], beta=0.5), torch.addmv(x[0, :, 0], x[0], w[0, 0], alpha=2))
+        yield from (torch.addr(x[0], w[0, :, 0], w[1, 0]), torch.linalg.cross(x[..., :3], w[..., :3]), torch.matrix_power(x[:, :5, :5], 5))
+        yield from (torch.logspace(-1, 1, 6) * x[0, 0], torch.hann_window(6) * x[0, 0], torch.linspace(0, 1, 5) * x[0, :, 0], torch.frac(3 * x))
+        yield from (F.dropout2d(x[None], 0.5, False), F.alpha_dropout(x, 0.5, False), F.avg_pool2d(x[None], 2, divisor_override=3), (x * 10).int() % 3 * w)
+    return Family((4, 5, 6), lambda *a: list(parts(*a))), (torch.randn(4, 5, 6),)
+
+
 @model()
 def signals():
     """Fourier transforms and other complex numbers, images at other places, angles, doubles."""

@@ -42,7 +42,7 @@ gives() {
 }
 
 # Families of operators: each archive has some dozens, and its output the numbers of all. CASES=all: decomposed, too.
-for family in elementwise reductions shapes indices composed signals images images_train recurrent storages attention views places; do
+for family in elementwise reductions shapes indices composed everyday signals images images_train recurrent storages attention views places; do
   for form in '' .core; do
     [ -e "$data/$family$form.pt2" ] || continue
     [ -z "$form" ] || all_cases || continue
@@ -216,4 +216,12 @@ for archive in storages mlp; do
   "$TOOLS/fuzz_archive" "$data/$archive.pt2" "$WORK/mutant.pt2" 0 "${mutants:-300}" mse > "$WORK/mutants.log" || { cat "$WORK/mutants.log"; fail "mutants of $archive"; }
   "$TOOLS/fuzz_archive_reader" "$data/$archive.pt2" "$WORK/mutant.pt2" 0 "${mutants:-1000}" > "$WORK/mutants.log" || { cat "$WORK/mutants.log"; fail "mutants of $archive, read"; }
 done
+# Each literal argument of the operators in these archives is taken or refused (tests/golden/torch_export/schemas.tsv).
+arguments() {
+  python3 tests/tools/export_arguments.py "$TPGEN" "$data" "$WORK" "$at_once" > "$WORK/arguments.silent" 2> "$WORK/arguments" ||
+    { cat "$WORK/arguments"; fail "export_arguments.py"; }
+  cat "$WORK/arguments"
+  [ ! -s "$WORK/arguments.silent" ] || { cat "$WORK/arguments.silent"; fail "arguments that change nothing"; }
+}
+in_ci arguments
 finish "archives as exported and as decomposed, on meshes, with PyTorch's losses; damaged ones refused"

@@ -14,13 +14,19 @@ pytorch() { sed "s/.*\"losses\": \\[\\([^]]*\\)\\].*/\\1/" "$facts" | tr -d ' ' 
 
 # check NAME KIND STEPS WITHIN ARGUMENTS...
 check() {
-  local name=$1 kind=$2 n=$3 within=$4 to=$WORK/$1
+  local name=$1 kind=$2 n=$3 within=$4 to=$WORK/$1 plan=(plans/llama3.lua "${golden_shape[@]}")
   shift 4
   [ "$kind" != cuda ] || set -- --target cuda "$@"
-  "$TPGEN" plans/llama3.lua -o "$to" "${golden_shape[@]}" -D documents=10 "$@" && make_ranks "$to" "$kind" ||
-    fail "$name: no program"
-  start "$to" "$to" --weights "$llama/llama.safetensors" --data "$llama/text.txt" --steps "$n" ||
-    fail "$name: it ended with status $?"
+  # The plan of all families has the shape from a file.
+  [ "$name" != family ] || plan=(plans/causal_lm.lua -D config="$WORK/config.json" "${golden_shape[@]:12}")
+  "$TPGEN" "${plan[@]}" -o "$to" -D documents=10 "$@" && make_ranks "$to" "$kind" || fail "$name: no program"
+  local weights=$llama/llama.safetensors
+  if [ "$name" = family ]; then # under the names of files
+    weights=$WORK/hf
+    "$TPGEN" plans/llama3.lua "${golden_shape[@]}" -o "$WORK/names" && make_ranks "$WORK/names" plain &&
+      start "$WORK/names" "$WORK/names" --weights "$llama/llama.safetensors" --steps 0 --export "$weights" || fail "$name: no weights"
+  fi
+  start "$to" "$to" --weights "$weights" --data "$llama/text.txt" --steps "$n" || fail "$name: it ended with status $?"
   same_losses "$name" "$to.losses" <(pytorch "$n") "$within"
 }
 
@@ -49,6 +55,10 @@ make_runtimes plain cuda
 beside "$WORK/one.log" check one plain 20 2e-6
 beside "$WORK/tp2.log" check tp2 plain $steps 2e-6 -D tp=2
 beside "$WORK/tp3.log" check tp3 plain $steps 2e-6 -D tp=3
+echo '{"model_type": "llama", "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4,
+  "intermediate_size": 352, "vocab_size": 512, "rms_norm_eps": 1e-5, "rope_theta": 10000, "max_position_embeddings": 64,
+  "tie_word_embeddings": false}' > "$WORK/config.json"
+beside "$WORK/family.log" check family plain $steps 2e-6 -D tp=2
 beside "$WORK/queries.log" check queries plain $steps 2e-6 -D tp=5
 beside "$WORK/dp2_tp2.log" check dp2_tp2 plain $steps 2e-6 -D dp_shard=2 -D tp=2
 beside "$WORK/bf16.log" check bf16 plain $steps 1e-3 -D tp=2 -D dtype=bfloat16

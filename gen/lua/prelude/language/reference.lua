@@ -17,10 +17,12 @@ local function differs(format, ...) wrong[#wrong + 1] = string.format(format, ..
 -- ----------------------------------------------------------------------------------- the comments
 
 local FILES = { -- in the order of the reference
-  "language/settings.lua", "language/files.lua", "parallel/parallel.lua", "nn/nn.lua", "nn/nn_layers.lua",
-  "nn/nn_recurrent.lua", "nn/experts.lua", "tensors/tensors.lua", "tensors/views.lua", "tensors/functions.lua",
-  "tensors/activations.lua", "tensors/losses.lua", "tensors/normalization.lua", "tensors/attention.lua",
-  "tensors/indices.lua", "tensors/reordering.lua", "tensors/images.lua", "tensors/recurrent.lua", "tensors/rows.lua",
+  "language/settings.lua", "language/files.lua", "parallel/parallel.lua", "nn/nn.lua", "nn/nn_state.lua",
+  "nn/nn_init.lua", "nn/nn_transformer.lua", "nn/nn_losses.lua", "nn/nn_layers.lua",
+  "nn/nn_recurrent.lua", "nn/experts.lua", "tensors/tensors.lua", "tensors/elements.lua", "tensors/likes.lua",
+  "tensors/views.lua", "tensors/functions.lua", "tensors/einsum.lua",
+  "tensors/activations.lua", "tensors/losses.lua", "tensors/distances.lua", "tensors/normalization.lua", "tensors/attention.lua",
+  "tensors/indices.lua", "tensors/reordering.lua", "tensors/images.lua", "tensors/volumes.lua", "tensors/recurrent.lua", "tensors/rows.lua",
   "language/operators.lua", "parallel/styles.lua", "parallel/auto.lua", "parallel/parallel_plan.lua", "parallel/fully_shard.lua", "parallel/context.lua",
   "parallel/pipeline.lua", "parallel/lora.lua", "training/requires_grad.lua", "training/precision.lua",
   "training/train.lua", "training/generate.lua", "training/optimizers.lua", "training/updates.lua",
@@ -129,6 +131,12 @@ local function add_all()
       add_callable(name, f, true)
       local defaults = base.defaults_of_optimizers[core.behind(f)]
       if defaults then called[name].defaults = defaults end
+    end
+  end
+  for name, f in pairs(base.module_methods) do
+    if name ~= "requires_grad_" then -- described as the tensor's
+      add_callable("module:" .. name, f)
+      table.remove(called["module:" .. name].names, 1)
     end
   end
   for name, f in pairs(base.methods_of_updates) do add_callable("p:" .. name, f, true) end

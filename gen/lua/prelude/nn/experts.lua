@@ -41,8 +41,8 @@ nn.Experts = base.own_class("Experts", {"gate_proj", "up_proj", "down_proj"},
     hidden = base.integer(hidden, "Experts' hidden size", 1, LARGEST)
     local function weight(outputs, inputs)
       local bound = 1 / math.sqrt(inputs)
-      return core.parameter("Experts", {experts, outputs, inputs},
-        base.beginning(init, "Experts", "uniform", -bound, bound))
+      return core.parameter("Experts",
+        base.beginning({experts, outputs, inputs}, init, "Experts", "uniform", -bound, bound))
     end
     return {gate_proj = weight(hidden, dim), up_proj = weight(hidden, dim),
       down_proj = weight(dim, hidden)}

@@ -10,10 +10,24 @@ for name, f in pairs(F) do of[name] = f end
 
 -- --------------------------------------------------------------------------------- module classes
 
+-- By module: whether it trains, where the plan has said so.
+local modes = {}
+base.modes_of_modules = modes
+
+-- The results, after base.training is as before.
+local function back(before, ...)
+  base.training = before
+  return ...
+end
+
 -- Records the call in the graph around the module's forward.
 local function run(self, forward, ...)
   core.enter(self, ...)
-  return core.leave(forward(self, ...))
+  local mode = modes[self]
+  if mode == nil then return core.leave(forward(self, ...)) end
+  local before = base.training
+  base.training = mode and base.of_training
+  return core.leave(back(before, forward(self, ...)))
 end
 
 local function call(self, ...)
@@ -35,9 +49,17 @@ local function requires_grad(self, requires_grad_)
   return self
 end
 
-local function metatable(name, call, index)
-  index = index or {}
-  index.requires_grad_ = requires_grad
+-- Methods of every module (nn_state.lua has more).
+local methods = {requires_grad_ = requires_grad}
+base.module_methods = methods
+
+local function metatable(name, call, own)
+  local function index(self, key)
+    local v = own and own[key]
+    if v ~= nil then return v end
+    if key == "training" then return base.trains(self) end
+    return methods[key]
+  end
   return {__index = index, __newindex = core.set_attribute, __call = call,
     __tostring = function() return name end, __name = name, __metatable = false}
 end
@@ -96,11 +118,12 @@ local function own_class(name, keys, new, forward)
   local call_own = core.calls(function(self, ...)
     local policy = base.policy_of(self)
     core.check_given(name .. "'s forward", forward, 2, ...)
-    if not policy then
+    if not policy and modes[self] == nil then
       core.enter(self, ...)
       return core.leave(forward(self, state_of[self], ...))
     end
     core.check_callable(self)
+    if not policy then return run(self, forward_of, ...) end
     return base.as_type(policy.outputs, run(self, forward_of, base.as_type(policy.inputs, ...)))
   end, call)
   local instances = metatable(name, call_own, {forward = forward_of})
@@ -222,6 +245,12 @@ plan.present = describe("present", "present", 1.0, 0.0, {"float32"})
 
 function base.described(d) return described[d] end
 
+-- The kind of initial values and its two numbers, for a tensor of this shape.
+function base.values_of_start(s, shape)
+  if s.of then return s.of(shape) end
+  return s.kind, s.a, s.b
+end
+
 -- The initial values of a parameter: nn.Parameter{32, 10, init = nn.init.normal(0, 0.02)}.
 local starts = {}
 
@@ -231,6 +260,13 @@ local START_NAMES = {constant = "nn.init.constant", uniform = "nn.init.uniform",
 local function start(kind, a, b)
   local s = base.make("initializer", base.named(START_NAMES[kind]))
   starts[s] = {kind = kind, a = a, b = b}
+  return s
+end
+
+-- One whose kind and numbers follow from the shape: of(shape) gives them.
+function base.start_of_shape(name, of)
+  local s = base.make("initializer", base.named(name))
+  starts[s] = {of = of}
   return s
 end
 
@@ -258,6 +294,7 @@ nn.init = core.forbid_absent({
       finite(deviation, "nn.init.normal's deviation"))
   end),
 }, "nn.init")
+base.finite = finite
 
 local distributed = {}       -- parameters that distribute placed: {tensor =, placed =, line =} each
 
@@ -291,19 +328,19 @@ function nn.Parameter(t)
   end
   local s = starts[base.expect(t.init, "initializer",
     "nn.Parameter's init, such as nn.init.normal(0, 0.02),")]
-  return core.parameter("nn.Parameter", base.sizes(t, "nn.Parameter"), s.kind, s.a, s.b)
+  local sizes = base.sizes(t, "nn.Parameter")
+  return core.parameter("nn.Parameter", sizes, base.values_of_start(s, sizes))
 end
 
 -- ---------------------------------------------------------------------------------------- modules
 
 local LARGEST = 1 << 40
 
--- The initial values that an argument `init` gives, as core.parameter takes them; else the default.
-local function beginning(init, who, kind, a, b)
-  if init == nil then return kind, a, b end
-  local s = starts[base.expect(init, "initializer",
-    who .. "'s init, such as nn.init.normal(0, 0.02),")]
-  return s.kind, s.a, s.b
+-- The shape, and the initial values that an argument `init` gives, as core.parameter takes them; else the default.
+local function beginning(shape, init, who, kind, a, b)
+  if init == nil then return shape, kind, a, b end
+  return shape, base.values_of_start(starts[base.expect(init, "initializer",
+    who .. "'s init, such as nn.init.normal(0, 0.02),")], shape)
 end
 
 local function check_input(x, name)
@@ -329,7 +366,7 @@ nn.Linear = own_class("Linear", {"in_features", "out_features", "weight", "bias"
     local bound = 1 / math.sqrt(inputs)
     return {
       in_features = inputs, out_features = outputs,
-      weight = core.parameter("Linear", {outputs, inputs}, beginning(init, "Linear", "uniform", -bound, bound)),
+      weight = core.parameter("Linear", beginning({outputs, inputs}, init, "Linear", "uniform", -bound, bound)),
       bias = checked_flag(bias, "Linear's bias")
         and core.parameter("Linear", {outputs}, "uniform", -bound, bound) or nil,
     }
@@ -341,7 +378,10 @@ nn.Linear = own_class("Linear", {"in_features", "out_features", "weight", "bias"
   end)
 
 -- From now on the forward of the Linear, Conv1D or Embedding is adapter(module, x).
-function base.set_adapter(module, adapter) state_of[module] = adapter end
+function base.set_adapter(module, adapter)
+  if base.kind(state_of[module]) == "table" then fail("an Embedding with padding_idx takes no adapter") end
+  state_of[module] = adapter
+end
 
 --- nn.Conv1D(nf, nx, init?): transformers' layer of GPT-2, with the weight `[nx, nf]`.
 nn.Conv1D = own_class("Conv1D", {"nf", "nx", "weight", "bias"},
@@ -350,7 +390,7 @@ nn.Conv1D = own_class("Conv1D", {"nf", "nx", "weight", "bias"},
     local inputs = base.integer(nx, "Conv1D's number of inputs", 1, LARGEST)
     return {
       nf = outputs, nx = inputs,
-      weight = core.parameter("Conv1D", {inputs, outputs}, beginning(init, "Conv1D", "normal", 0.0, 0.02)),
+      weight = core.parameter("Conv1D", beginning({inputs, outputs}, init, "Conv1D", "normal", 0.0, 0.02)),
       bias = core.parameter("Conv1D", {outputs}, "constant", 0.0, 0.0),
     }
   end,
@@ -365,27 +405,30 @@ nn.Conv1D = own_class("Conv1D", {"nf", "nx", "weight", "bias"},
     return base.project(x, self.weight, self.bias, true)
   end)
 
---- nn.Embedding(num_embeddings, embedding_dim, padding_idx?, dtype?, init?): `F.embedding`; `padding_idx` is refused:
---- `F.embedding` has it.
+--- nn.Embedding(num_embeddings, embedding_dim, padding_idx?, dtype?, init?): `F.embedding`. Row `padding_idx` begins as zeros and
+--- gets no gradient.
 nn.Embedding = own_class("Embedding", {"num_embeddings", "embedding_dim", "weight"},
   function(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse,
       _weight, _freeze, device, dtype, init)
-    if padding_idx ~= nil then
-      fail("Embedding does not take 'padding_idx': no row begins as zeros; in a forward of your own "
-        .. "F.embedding(ids, self.weight, padding_idx) keeps a row as it is")
-    end
     only_float32(dtype, "Embedding")
     local rows = base.integer(num_embeddings, "Embedding's number of rows", 1, LARGEST)
     local size = base.integer(embedding_dim, "Embedding's size", 1, LARGEST)
+    local shape, kind, a, b = beginning({rows, size}, init, "Embedding", "normal", 0.0, 1.0)
+    if padding_idx ~= nil then
+      padding_idx = base.integer(padding_idx, "Embedding's padding_idx", -rows, rows - 1) % rows
+      if kind ~= "normal" or a ~= 0 then
+        fail("Embedding: with padding_idx its init is a normal distribution around 0, as nn.init.normal(0, 0.02)")
+      end
+      kind, a = "normal_rows", padding_idx + 0.0
+    end
     return {
-      num_embeddings = rows, embedding_dim = size,
-      weight = core.parameter("Embedding", {rows, size}, beginning(init, "Embedding", "normal", 0.0, 1.0)),
-    }
+      num_embeddings = rows, embedding_dim = size, weight = core.parameter("Embedding", shape, kind, a, b),
+    }, padding_idx and {padding_idx = padding_idx}
   end,
-  function(self, adapter, ids)
+  function(self, kept, ids)
     check_input(ids, "Embedding")
-    if adapter then return adapter(self, ids) end
-    return of.embedding(ids, self.weight)
+    if type(kept) == "function" then return kept(self, ids) end -- an adapter
+    return of.embedding(ids, self.weight, kept and kept.padding_idx)
   end)
 
 -- For the styles, whatever a plan does to nn.

@@ -17,7 +17,7 @@ local function sizes_of(v, n, who)
     for i = 1, n do v[i] = one end
   end
   if base.length(v, who) ~= n then
-    fail(n == 2 and "%s is a number, or {y, x}" or "%s is a number", who)
+    fail(n == 3 and "%s is a number, or {z, y, x}" or n == 2 and "%s is a number, or {y, x}" or "%s is a number", who)
   end
   local list = {}
   for i = 1, n do list[i] = base.integer(rawget(v, i), who, 0, 1 << 20) end
@@ -49,13 +49,15 @@ local function convolution(who, n, inputs, outputs, kernel_size, groups, bias, t
   return self, groups
 end
 
--- nn.Conv1d, nn.Conv2d(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
-for n = 1, 2 do
+-- nn.Conv1d, nn.Conv2d, nn.Conv3d(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
+for n = 1, 3 do
   --- # Modules for images, and norms
   --- nn.Conv1d(in_channels, out_channels, kernel_size, stride = 1, padding = 0, dilation = 1, groups = 1, bias =
   --- true, dtype?): `F.conv1d`.
   --- nn.Conv2d(in_channels, out_channels, kernel_size, stride = 1, padding = 0, dilation = 1, groups = 1, bias =
   --- true, dtype?): `F.conv2d`.
+  --- nn.Conv3d(in_channels, out_channels, kernel_size, stride = 1, padding = 0, dilation = 1, groups = 1, bias =
+  --- true, dtype?): `F.conv3d`.
   --- nn.MaxPool1d(kernel_size, stride?, padding = 0, dilation = 1, ceil_mode = false): `F.max_pool1d`.
   --- nn.MaxPool2d(kernel_size, stride?, padding = 0, dilation = 1, ceil_mode = false): `F.max_pool2d`.
   local who = "Conv" .. n .. "d"
@@ -74,10 +76,12 @@ for n = 1, 2 do
     end)
 
   -- nn.MaxPool1d, nn.MaxPool2d(kernel_size, stride, padding)
-  plain("MaxPool" .. n .. "d", "max_pool" .. n .. "d",
-    function(kernel_size, stride, padding, dilation, return_indices, ceil_mode)
-      return {}, table.pack(kernel_size, stride, padding, dilation, ceil_mode)
-    end)
+  if n < 3 then
+    plain("MaxPool" .. n .. "d", "max_pool" .. n .. "d",
+      function(kernel_size, stride, padding, dilation, return_indices, ceil_mode)
+        return {}, table.pack(kernel_size, stride, padding, dilation, ceil_mode)
+      end)
+  end
 end
 
 -- nn.ConvTranspose1d, nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride, padding,
@@ -121,6 +125,11 @@ plain("AdaptiveAvgPool2d", "adaptive_avg_pool2d", function(output_size) return {
 plain("Upsample", "interpolate", function(size, scale_factor, mode, align_corners, recompute_scale_factor)
   return {}, table.pack(size, scale_factor, mode, align_corners, recompute_scale_factor)
 end)
+
+--- nn.PixelShuffle(upscale_factor): `F.pixel_shuffle`.
+plain("PixelShuffle", "pixel_shuffle", function(upscale_factor) return {}, table.pack(upscale_factor) end)
+--- nn.PixelUnshuffle(downscale_factor): `F.pixel_unshuffle`.
+plain("PixelUnshuffle", "pixel_unshuffle", function(downscale_factor) return {}, table.pack(downscale_factor) end)
 
 -- ---------------------------------------------------------------------------------- normalization
 

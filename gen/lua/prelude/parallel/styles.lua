@@ -53,7 +53,6 @@ end
 -- -------------------------------------------------------------------------------- Colwise, Rowwise
 
 -- PyTorch's own, in a program that torch.export saved: its projection of q, k and v is a parameter.
-base.MultiheadAttention = base.make("module class", {})
 
 -- The placements of each class's parameters, under the styles that know the class.
 local COLWISE = {

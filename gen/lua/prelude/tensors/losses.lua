@@ -74,6 +74,8 @@ local function finished(x, how)
   return how == "mean" and raw.mean(x) or raw.sum(x)
 end
 
+base.reduction_of, base.finished = reduction_of, finished
+
 local function without_dimension(shape, d)
   local rest = table.move(shape, 1, #shape, 1, {})
   table.remove(rest, d + 1)

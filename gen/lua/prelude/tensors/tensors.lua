@@ -360,13 +360,17 @@ arithmetic("mul", "*", "__mul", function(a, b)
   if is_scaling(a, b) then return scaled(a, b) end
   return simple("mul")(a, b)
 end)
---- F.div(input, other): the quotient of elements; `a / b`. A tensor cannot be divided by the number 0.
+--- F.div(input, other, rounding_mode?): the quotient of elements; `a / b`. A tensor cannot be divided by the number 0.
+--- `rounding_mode` is `"floor"` or `"trunc"`.
 arithmetic("div", "/", "__div", function(a, b)
   if b == 0 then misfit("a tensor cannot be divided by 0") end
   if type(b) == "number" then return scaled(a, 1 / finite(b)) end
   if type(a) == "number" then finite(a) end
   return append("div", {operands(a, b, "float32")})
-end, function(input, other, rounding_mode) return raw.div(input, other) end)
+end, function(input, other, rounding_mode)
+  if rounding_mode ~= nil then return base.rounded_quotient(input, other, rounding_mode) end
+  return raw.div(input, other)
+end)
 --- F.pow(input, exponent): `a ^ b`.
 arithmetic("pow", "^", "__pow", function(a, b)
   if is_tensor(b) then

@@ -231,7 +231,8 @@ function base.begin_program(who, options, steps, batch)
       base.begun)
   end
   base.begun = core.line()
-  base.training = who == "train"
+  base.of_training = who == "train"
+  base.training = base.of_training
   local model = need(options, who, "model", "module")
   local seed = base.integer(options.seed or 0, who .. "'s seed", 0, math.maxinteger)
   local greedy, tf32 = is_greedy(options, who), base.is_tf32(options, who)
