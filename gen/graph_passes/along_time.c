@@ -270,6 +270,10 @@ static void find_tokens_of(struct cutting *c, int i)
     return;
   }
   if (of_step && op->kind == OP_scan_hold) return;
+  if (op->kind == OP_scan_hold)
+    refuse(op,
+           "carries something along another dimension than the tokens: F.scan(f, carry, xs, dim, "
+           "true) writes the steps one after the other");
   if (of_step)
     refuse(op, "reads what a scan hands on behind the last token of the text: it needs later "
                "tokens");
@@ -308,14 +312,6 @@ static void find_tokens_of(struct cutting *c, int i)
 
 /* ------------------------------------------------------------------------- which forms are wanted
  */
-
-int dimension_having(const struct letters *l, int input, int letter)
-{
-  for (int d = 0; d < l->ndim_in[input]; d++)
-    for (int i = 0; i < l->in[input][d].n; i++)
-      if (l->in[input][d].letter[i] == letter) return d;
-  return NONE;
-}
 
 bool goes_through(const struct op *op, const struct letters *l, int dim, int *letter)
 {

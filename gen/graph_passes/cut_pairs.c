@@ -1,13 +1,13 @@
-/* cut_pairs.c: a part of the pass cut_time: values with an element for each pair of tokens, as
+/* cut_pairs.c: a part of the pass cut_time: values with an element for each pair of tokens, as the
    scores of an attention that a model writes as products and a softmax. One of their dimensions has
-   the queries, which are a call's own tokens; another one all keys: the whole context. What comes
-   from the keys alone is gathered over all calls: all_tokens.
+   the queries, a call's own tokens; another one the keys, all tokens of the context, which are read
+   from caches (all_tokens).
 
-   No later token may count. Each such value has bounds of its elements whose key is later than
-   their query: a mask makes them very low, and then their exponential is zero, and no sum has
-   them. And it has bounds of those of a token with itself: these must be plain numbers, so that the
-   greatest of a row is none of the low ones. Numbers that a model computes are taken to be less
-   than 1e29; a mask's are below -1e30. */
+   No later token may count. So such a value has bounds of its elements whose key is later than
+   their query: a mask makes them very low, their exponential is zero then, and a sum of zeros is
+   zero. It also has bounds of those of each token with itself: if these are plain numbers, the
+   greatest of a row is no masked one. Numbers that a model computes are taken to be within 1e29,
+   masked ones to be below -1e30. */
 #include "graph_passes/graph_passes.h"
 
 #include <math.h>
@@ -32,8 +32,16 @@ static struct bounds bounded(double least, double most)
   return (struct bounds){least, most, true};
 }
 
-bool takes_all_keys(const struct cutting *c, const struct letters *l, struct token_letter t, int input,
-                 int value)
+int dimension_having(const struct letters *l, int input, int letter)
+{
+  for (int d = 0; d < l->ndim_in[input]; d++)
+    for (int i = 0; i < l->in[input][d].n; i++)
+      if (l->in[input][d].letter[i] == letter) return d;
+  return NONE;
+}
+
+bool takes_all_keys(const struct cutting *c, const struct letters *l, struct token_letter t,
+                    int input, int value)
 {
   const struct token_axis a = c->along[value];
   return t.key != NONE && a.dim != NONE && c->keys[value] == NONE &&
@@ -102,6 +110,27 @@ static struct bounds bounds_of_result(const struct op *op, const struct bounds *
   return plain ? plain_number : unknown_bounds;
 }
 
+/* Of a constant with dimensions of the queries and of the keys, or NONE. Weights are plain. */
+static struct bounds bounds_of_constant(struct cutting *c, int value, int query, int key, bool own)
+{
+  const int maker = graph->value[value].op;
+  if (maker == NONE) return plain_number;
+  const struct bounds followed = bounds_of_pairs(c, value, query, key, own);
+  const struct op *op = &graph->op[maker];
+  if (followed.known || op->nout != 1 || !op->nin || !*rule_of(op)) return followed;
+  struct letters l;
+  op_letters(op, &l);
+  struct token_letter t = {NONE, 1, NONE};
+  if (query != NONE && l.out[0][query].n == 1) t.letter = l.out[0][query].letter[0];
+  if (key != NONE && l.out[0][key].n == 1) t.key = l.out[0][key].letter[0];
+  if ((query != NONE && t.letter == NONE) || (key != NONE && t.key == NONE)) return unknown_bounds;
+  struct bounds in[MAX_INPUTS];
+  for (int i = 0; i < op->nin; i++)
+    in[i] = bounds_of_constant(c, op->in[i], dimension_having(&l, i, t.letter),
+                               dimension_having(&l, i, t.key), own);
+  return bounds_of_result(op, in);
+}
+
 static struct bounds bounds_of_input(struct cutting *c, const struct op *op,
                                      const struct letters *l, struct token_letter t, int i,
                                      bool own)
@@ -109,11 +138,8 @@ static struct bounds bounds_of_input(struct cutting *c, const struct op *op,
   const int v = op->in[i];
   if (c->keys[v] != NONE) return own ? c->own[v] : c->ahead[v];
   if (c->along[v].dim != NONE) return plain_number;
-  if (graph->value[v].op == NONE) return plain_number; /* a weight */
-  struct bounds b =
-      bounds_of_pairs(c, v, dimension_having(l, i, t.letter), dimension_having(l, i, t.key), own);
-  /* Of a number that cannot be followed: that which it is ahead is no reason to see it. */
-  return b.known || own ? b : plain_number;
+  return bounds_of_constant(c, v, dimension_having(l, i, t.letter), dimension_having(l, i, t.key),
+                            own);
 }
 
 /* Whether an operation over the keys of an input is the same without those that come later. */
@@ -134,6 +160,23 @@ static bool counts_no_later(const struct op *op, int i, struct bounds ahead, str
     return is_zero(ahead);
   default:
     return false;
+  }
+}
+
+/* Whether an operation leaves each key at its place: no other may make values of pairs. */
+static bool keeps_keys(const struct op *op)
+{
+  switch (op->kind) {
+  case OP_view:
+  case OP_permute:
+  case OP_expand:
+  case OP_matmul:
+  case OP_sum:
+  case OP_amax:
+  case OP_amin:
+    return true;
+  default:
+    return is_broadcast(op->kind);
   }
 }
 
@@ -158,6 +201,7 @@ const char *find_pairs(struct cutting *c, const struct op *op, const struct lett
         return "puts keys behind keys";
     dim = first;
   }
+  const bool is_at_place = dim != NONE || keeps_keys(op);
   for (int d = 0; d < l->ndim_out[0] && dim == NONE; d++)
     for (int k = 0; k < l->out[0][d].n; k++)
       if (l->out[0][d].letter[k] == t.key) {
@@ -170,72 +214,9 @@ const char *find_pairs(struct cutting *c, const struct op *op, const struct lett
       hidden |= c->keys[op->in[i]] != NONE && counts_no_later(op, i, ahead[i], own[i]);
     return hidden ? NULL : "sees later tokens: no mask that depends on positions hides them";
   }
+  if (!is_at_place) return "puts keys in other places: a key may be a later token's then";
   c->keys[op->out] = dim;
   c->ahead[op->out] = bounds_of_result(op, ahead);
   c->own[op->out] = bounds_of_result(op, own);
   return NULL;
-}
-
-/* ------------------------------------------------------------------------------------- an entry */
-
-/* The rule with the letter in front of an operand: of matmul. */
-static const char *with_letter(const char *rule, int operand, char letter)
-{
-  const char *c = rule;
-  for (int i = 0; i < operand; i++)
-    while (*c && *c++ != ',') continue;
-  return text("%.*s%c%s", (int)(c - rule), rule, letter, c);
-}
-
-/* The keys of a value, all of the context, for an operation of which it is input i. Slots, which
-   are the queries of decode, have keys of their own. */
-int gathered_in_entry(struct cutting *c, struct entry *e, struct op *own, const struct op *op,
-                      const struct letters *l, struct token_letter t, int i)
-{
-  const int v = op->in[i], dim = c->along[v].dim;
-  const struct shape whole = graph->value[v].shape;
-  const int made = tokens_of_call(c, e, op, v, OF_ALL);
-  if (e->gathered[v] == NONE) {
-    const int x = rows_in_entry(e, op, made, dim);
-    struct shape shape = graph->value[x].shape;
-    shape.size[1] = c->length;
-    if (c->kept[v] == NONE) {
-      const bool is_short = number_of(&graph->op[c->text], "bfloat16");
-      struct shape cache = shape;
-      cache.size[0] = plan_options->generate.slots;
-      c->kept[v] = add_state_cache(op, "tokens", cache, is_short ? BF16 : F32, c);
-    }
-    const struct op all = {
-        .kind = OP_all_tokens, .nin = 4, .in = {x, c->kept[v], e->slot, e->start}};
-    e->gathered[v] = append_op_shaped(op_in_entry(e, op, all), shape);
-  }
-  const int rows = e->gathered[v];
-  const int64_t slots = graph->value[rows].shape.size[0];
-  if (slots == 1) {
-    const int y = from_rows_in_entry(e, op, rows, whole, dim);
-    return cast_in_entry(e, op, y, v);
-  }
-  /* From [slots, context, the others] to the slots in front, for a product, or in the place of the
-     queries, of which there is one. */
-  const bool is_product = op->kind == OP_matmul;
-  int query = 0;
-  while (l->out[0][query].n != 1 || l->out[0][query].letter[0] != t.letter) query++;
-  query -= graph->value[op->out].shape.ndim - whole.ndim;
-  if (is_product ? whole.ndim == MAX_DIMS : query < 0 || whole.size[query] != 1)
-    plan_error(op->line,
-               "generate: %s combines tokens with keys in a way that only one slot can: slots = 1",
-               printable(op_name(op)));
-  struct shape from = {.ndim = 2, .size = {slots, c->length}};
-  struct buffer order = {0}, rule = {0};
-  put(&order, "%s", is_product ? "a" : "");
-  for (int d = 0; d < whole.ndim; d++) {
-    const bool of_query = !is_product && d == query;
-    put(&order, "%c", d == dim ? 'b' : of_query ? 'a' : 'a' + from.ndim);
-    if (d != dim && !of_query) from.size[from.ndim++] = whole.size[d];
-  }
-  for (int d = 0; d < from.ndim; d++) put(&rule, "%c", 'a' + d);
-  put(&rule, "->%s", order.text);
-  if (is_product) own->equation = with_letter(own->equation, i, l->name[t.letter]);
-  return cast_in_entry(e, op, permuted_in_entry(e, op, view_in_entry(e, op, rows, from), rule.text),
-                       v);
 }

@@ -258,7 +258,7 @@ void make_held(struct cutting *c, struct entry *e, int carry)
   append_op(op_in_entry(e, &op, keep));
 }
 
-void make_stack(struct cutting *c, struct entry *e, const struct op *op)
+void make_stack(struct entry *e, const struct op *op)
 {
   struct shape shape = graph->value[op->out].shape;
   shape.size[0] = e->tokens;
@@ -271,5 +271,4 @@ void make_stack(struct cutting *c, struct entry *e, const struct op *op)
   stack.nin = steps_of_entry(e);
   for (int k = 0; k < stack.nin; k++) stack.in[k] = e->made[op->in[k]][OF_ALL];
   e->made[op->out][OF_ALL] = append_op_shaped(stack, shape);
-  (void)c;
 }

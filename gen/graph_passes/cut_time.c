@@ -16,8 +16,10 @@
      a constant has the letter                its elements at the positions of the call's tokens
      attention that sees no later token       the keys and values of earlier tokens are kept in
                                               caches: cached_attention
-    a convolution, a shift to later tokens   the last so many tokens are kept: recent
-    a cumulative sum                         the sum so far is kept: running_sum
+     a convolution, a shift to later tokens   the last so many tokens are kept: recent
+     a cumulative sum                         the sum so far is kept: running_sum
+     a scan                                   its carry is kept: cut_scans.c
+     pairs of tokens, later ones hidden       all tokens are kept: cut_pairs.c
      anything else                            needs other tokens: the plan's error
 
    Only the last token's logits are read: what only they need is made for that token. */
@@ -206,13 +208,13 @@ static void make_of_tokens(struct cutting *c, struct entry *e, int i)
   int64_t inner[MAX_OUTPUTS];
   for (int k = 0; k < op->nin; k++) {
     const int d = dimension_having(&l, k, t.letter);
-    const bool of_tokens = c->along[op->in[k]].dim != NONE;
-    own.in[k] = takes_all_keys(c, &l, t, k, op->in[k]) ? gathered_in_entry(c, e, &own, op, &l, t, k)
-                : of_tokens                         ? tokens_of_call(c, e, op, op->in[k], form)
-                                                    : value_in_form(c, e, op, op->in[k],
-                                            d == NONE        ? (int)ENTIRE
-                                                                    : form == OF_ALL ? AT_ALL + d
-                                                                                     : AT_LAST + d);
+    const int at = form == OF_ALL ? AT_ALL : AT_LAST;
+    if (takes_all_keys(c, &l, t, k, op->in[k]))
+      own.in[k] = gathered_in_entry(c, e, &own, op, &l, t, k);
+    else if (c->along[op->in[k]].dim != NONE)
+      own.in[k] = tokens_of_call(c, e, op, op->in[k], form);
+    else
+      own.in[k] = value_in_form(c, e, op, op->in[k], d == NONE ? (int)ENTIRE : at + d);
   }
   for (int k = 0; k < op->nout; k++) {
     dim[k] = c->along[op->out + k].dim;
@@ -298,7 +300,7 @@ static void make_any(struct cutting *c, struct entry *e, int i)
   } else if (entered != NONE && c->live[i]) {
     make_entering(c, e, entered, &op);
   } else if (op.kind == OP_scan_stack && c->live[i]) {
-    make_stack(c, e, &op);
+    make_stack(e, &op);
   } else if (has_no_tokens(c, &op)) {
     make_constant(c, e, &op);
   } else {
@@ -402,13 +404,14 @@ static int find_text(void)
 
 void cut_time(void)
 {
+  if (find_text() == NONE) return;
+  write_out_attention(graph->value[graph->op[find_text()].out].shape.size[1]);
   struct cutting c = {.text = find_text(),
                       .known = graph->nvalue,
                       .n = graph->norder,
                       .op = graph->order,
                       .ncall = graph->ncall,
                       .call = graph->call};
-  if (c.text == NONE) return;
   c.length = graph->value[graph->op[c.text].out].shape.size[1];
   c.along = alloc((size_t)c.known * sizeof *c.along);
   c.wanted = alloc((size_t)c.known * sizeof *c.wanted);

@@ -78,7 +78,7 @@ struct entry {
   int position[2]; /* by form, OF_ALL and OF_LAST: the positions of these tokens */
   int (*made)[FORMS];
   int *settled;         /* by value that has a lead: the value at the call's tokens */
-  int *gathered;        /* by value of which all tokens are read: those; or NONE */
+  int *gathered;        /* by value that has keys: its elements of all calls; or NONE */
   int modules, *module; /* by module of the whole text: that of its operations in the entry */
   bool *begun;          /* by module: a scan whose steps have begun */
   /* Of scans. For each token whether it is none behind the last one, or NONE; that of a step. */
@@ -108,8 +108,6 @@ int carry_entered_by(const struct cutting *c, int value);
 void find_wanted(struct cutting *c);
 struct token_letter letter_of_tokens(const struct cutting *c, const struct op *op,
                                      const struct letters *l);
-/* The dimension of an input that has the letter, or NONE. */
-int dimension_having(const struct letters *l, int input, int letter);
 /* Whether the operation makes a constant's elements along the dimension from those of its inputs
    there; if so, the letter. */
 bool goes_through(const struct op *op, const struct letters *l, int dim, int *letter);
@@ -122,15 +120,14 @@ bool is_over_tokens(const struct cutting *c, const struct op *op);
 
 /* --------------------------------------------------------------------------------- cut_pairs.c */
 
+/* The dimension of an input that has the letter, or NONE. */
+int dimension_having(const struct letters *l, int input, int letter);
 /* Where the keys are in what the operation makes, and its bounds; or why it cannot be continued. */
 const char *find_pairs(struct cutting *c, const struct op *op, const struct letters *l,
                        struct token_letter t);
-/* Whether the input has the keys' tokens: then an entry takes those of all its calls. `own` is the
-   operation of the entry, whose rule may change. */
-bool takes_all_keys(const struct cutting *c, const struct letters *l, struct token_letter t, int input,
-                 int value);
-int gathered_in_entry(struct cutting *c, struct entry *e, struct op *own, const struct op *op,
-                      const struct letters *l, struct token_letter t, int i);
+/* Whether the input has the keys' tokens: an entry takes those of all calls. */
+bool takes_all_keys(const struct cutting *c, const struct letters *l, struct token_letter t,
+                    int input, int value);
 
 /* --------------------------------------------------------------------------------- cut_scans.c */
 
@@ -139,7 +136,7 @@ int gathered_in_entry(struct cutting *c, struct entry *e, struct op *own, const 
 void make_entering(struct cutting *c, struct entry *e, int carry, const struct op *op);
 void make_of_step(struct cutting *c, struct entry *e, int i);
 void make_held(struct cutting *c, struct entry *e, int carry);
-void make_stack(struct cutting *c, struct entry *e, const struct op *op);
+void make_stack(struct entry *e, const struct op *op);
 
 /* -------------------------------------------------------------------------------- time_entry.c */
 
@@ -169,8 +166,17 @@ int add_state_cache(const struct op *op, const char *name, struct shape shape, e
                     const struct cutting *c);
 int cache_of_value(struct cutting *c, const struct op *origin, int value, const char *name,
                    int64_t back, int64_t width);
+/* An input that has the keys' tokens: those of all calls. `own` is the entry's operation, whose
+   rule may change. */
+int gathered_in_entry(struct cutting *c, struct entry *e, struct op *own, const struct op *op,
+                      const struct letters *l, struct token_letter t, int i);
 int recent_in_entry(struct cutting *c, const struct entry *e, const struct op *origin, int value,
                     int made, int64_t back);
+
+/* ------------------------------------------------------------------------- written_attention.c */
+
+/* In the program of a whole text of so many tokens. */
+void write_out_attention(int64_t length);
 
 /* ------------------------------------------------------------------------------ visible_keys.c */
 
@@ -179,6 +185,7 @@ int recent_in_entry(struct cutting *c, const struct entry *e, const struct op *o
 struct bounds bounds_of_pairs(struct cutting *c, int value, int query_dim, int key_dim, bool own);
 /* How many tokens back, its own included, each query of the attention sees, of a text of `length`
    tokens; 0: all that come before. -1: it sees others, and why. */
+#define SEES_LATER "sees later tokens"
 int64_t window_of_attention(const struct op *op, int64_t length, const char **why);
 
 #endif

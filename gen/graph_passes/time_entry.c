@@ -177,3 +177,65 @@ int tokens_of_call(struct cutting *c, struct entry *e, const struct op *reader, 
   if (form != OF_LAST || e->last == NONE) return *settled;
   return selected_in_entry(e, reader, *settled, a.dim, e->last);
 }
+
+/* The rule with the letter in front of an operand: of matmul. */
+static const char *with_letter(const char *rule, int operand, char letter)
+{
+  const char *c = rule;
+  for (int i = 0; i < operand; i++)
+    while (*c && *c++ != ',') continue;
+  return text("%.*s%c%s", (int)(c - rule), rule, letter, c);
+}
+
+/* Input i of an operation on pairs of tokens: a value's elements for all keys of the context. In
+   decode each slot is a query, and has keys of its own. */
+int gathered_in_entry(struct cutting *c, struct entry *e, struct op *own, const struct op *op,
+                      const struct letters *l, struct token_letter t, int i)
+{
+  const int v = op->in[i], dim = c->along[v].dim;
+  const struct shape whole = graph->value[v].shape;
+  const int made = tokens_of_call(c, e, op, v, OF_ALL);
+  if (e->gathered[v] == NONE) {
+    const int x = rows_in_entry(e, op, made, dim);
+    struct shape shape = graph->value[x].shape;
+    shape.size[1] = c->length;
+    if (c->kept[v] == NONE) {
+      const bool is_short = number_of(&graph->op[c->text], "bfloat16");
+      struct shape cache = shape;
+      cache.size[0] = plan_options->generate.slots;
+      c->kept[v] = add_state_cache(op, "tokens", cache, is_short ? BF16 : F32, c);
+    }
+    const struct op all = {
+        .kind = OP_all_tokens, .nin = 4, .in = {x, c->kept[v], e->slot, e->start}};
+    e->gathered[v] = append_op_shaped(op_in_entry(e, op, all), shape);
+  }
+  const int rows = e->gathered[v];
+  const int64_t slots = graph->value[rows].shape.size[0];
+  if (slots == 1) {
+    const int y = from_rows_in_entry(e, op, rows, whole, dim);
+    return cast_in_entry(e, op, y, v);
+  }
+  /* From [slots, context, the others] to those of the value, with the slots in front of them, for a
+     product, or in the place of the one query. */
+  const bool is_product = op->kind == OP_matmul;
+  int query = 0;
+  while (l->out[0][query].n != 1 || l->out[0][query].letter[0] != t.letter) query++;
+  query -= graph->value[op->out].shape.ndim - whole.ndim;
+  if (is_product ? whole.ndim == MAX_DIMS : query < 0 || whole.size[query] != 1)
+    plan_error(op->line,
+               "generate: %s combines tokens with keys in a way that only one slot can: slots = 1",
+               printable(op_name(op)));
+  struct shape from = {.ndim = 2, .size = {slots, c->length}};
+  struct buffer order = {0}, rule = {0};
+  put(&order, "%s", is_product ? "a" : "");
+  for (int d = 0; d < whole.ndim; d++) {
+    const bool of_query = !is_product && d == query;
+    put(&order, "%c", d == dim ? 'b' : of_query ? 'a' : 'a' + from.ndim);
+    if (d != dim && !of_query) from.size[from.ndim++] = whole.size[d];
+  }
+  for (int d = 0; d < from.ndim; d++) put(&rule, "%c", 'a' + d);
+  put(&rule, "->%s", order.text);
+  if (is_product) own->equation = with_letter(own->equation, i, l->name[t.letter]);
+  return cast_in_entry(e, op, permuted_in_entry(e, op, view_in_entry(e, op, rows, from), rule.text),
+                       v);
+}

@@ -499,7 +499,7 @@ static bool is_as_expected(struct visible *s, const int64_t block[4])
     if (s->why) return false;
     if (is == NOT_DECIDED && one)
       s->why = "has a mask whose elements cannot be followed to positions";
-    if ((is == SEEN || is == SOME) && most < 0) s->why = "sees later tokens";
+    if ((is == SEEN || is == SOME) && most < 0) s->why = SEES_LATER;
     if (one || is == SEEN || is == HIDDEN) {
       if (!s->why)
         s->why =

@@ -23,8 +23,8 @@ OP(recent,             "b!t!d,n!r!d,b!,b!->b!w!d", "", no_grad, "", "", "", .typ
    sums. */
 OP(running_sum,        "b!t!d,n!r!d,b!,b!->b!t!d", "", no_grad, "", "", "", .type = "f32",
    .cheap = COSTLY)
-/* All tokens of each sequence, and zeros for those that it does not have yet. The cache has c tokens
-   of a slot, and gets the new ones. */
+/* All tokens of each sequence, and zeros for those that it does not have yet. The cache has c
+   tokens of a slot, and gets the new ones. */
 OP(all_tokens,         "b!t!d,n!c!d,b!,b!->b!c!d", "", no_grad, "", "", "", .type = "f32",
    .cheap = COSTLY)
 /* A carry of a scan, between calls: the cache has that of each slot. The call begins with it, or

@@ -241,6 +241,7 @@ static const struct instance instances[] = {
     {OP_recent, .in = {"a3b", "36b", "#a", "#a"}, .out = {"a5b"}},
     {OP_recent, .in = {"2cb", "39b", "#2", "#2"}, .out = {"29b"}},
     {OP_running_sum, .in = {"acb", "39b", "#a", "#a"}, .out = {"acb"}},
+    {OP_all_tokens, .in = {"a2b", "39b", "#a", "#a"}, .out = {"a9b"}},
     {OP_recall_state, .in = {"3bc", "bc", "#a", "#a"}, .out = {"abc"}},
     {OP_keep_state, .in = {"3bc", "abc", "abc", "#a"}, .out = {"a"}},
     {OP_attention_back, .in = {"a(bc)d3", "a(bc)d2", "abe2", "abe3", "a(bc)d3", "a(bc)d"},
@@ -386,6 +387,11 @@ static int append_instance(const struct instance *instance, const int64_t *size,
   return n ? append_op_outputs(op, out, n) : append_op(op);
 }
 
+static bool keeps_tokens(enum op_kind kind)
+{
+  return kind == OP_recent || kind == OP_running_sum || kind == OP_all_tokens;
+}
+
 static bool keeps_state(enum op_kind kind)
 {
   return kind == OP_recall_state || kind == OP_keep_state;
@@ -394,7 +400,7 @@ static bool keeps_state(enum op_kind kind)
 static bool has_caches(const struct op *op)
 {
   return op->kind == OP_cached_attention || op->kind == OP_cached_attention_parts ||
-         op->kind == OP_recent || op->kind == OP_running_sum || keeps_state(op->kind);
+         keeps_tokens(op->kind) || keeps_state(op->kind);
 }
 
 /* Adds the instance to the graph, on inputs of its own. */
@@ -404,10 +410,9 @@ __attribute__((unused)) static const struct op *instantiate(const struct instanc
   struct op op = op_of_instance(instance, size);
   for (; op.nin < MAX_INPUTS && instance->in[op.nin]; op.nin++) {
     const char *in = instance->in[op.nin];
-    const bool keeps_tokens = op.kind == OP_recent || op.kind == OP_running_sum;
-    const bool is_cache = keeps_state(op.kind) ? op.nin == 0
-                          : keeps_tokens       ? op.nin == 1
-                                               : has_caches(&op) && (op.nin == 3 || op.nin == 4);
+    const bool is_cache = keeps_state(op.kind)    ? op.nin == 0
+                          : keeps_tokens(op.kind) ? op.nin == 1
+                                                  : has_caches(&op) && (op.nin == 3 || op.nin == 4);
     op.in[op.nin] =
         given(is_cache ? CACHE : BATCH, "x", shape_in_letters(in, size), (struct layout){0});
     graph->value[op.in[op.nin]].type = type_in_letters(in);

@@ -58,6 +58,7 @@ static const struct {
     {{OP_recent, .in = {"29a", "3ba", "#2", "#2"}, .out = {"2ca"}}, {300, 17, 12}},
     {{OP_recent, .in = {"31a", "37a", "#3", "#3"}, .out = {"34a"}}, {5}},
     {{OP_running_sum, .in = {"39a", "3ba", "#3", "#3"}, .out = {"39a"}}, {300, 17}},
+    {{OP_all_tokens, .in = {"23a", "3ba", "#2", "#2"}, .out = {"2ba"}}, {17, 90}},
     {{OP_recall_state, .in = {"3ab", "ab", "#2", "#2"}, .out = {"2ab"}}, {17, 90}},
     {{OP_keep_state, .in = {"3ab", "2ab", "2ab", "#2"}, .out = {"2"}}, {17, 90}},
     {{OP_linear_bf16, .in = {"abc", "%dc"}}, {2, 3, 300, 70}},

@@ -1,5 +1,5 @@
-// All tokens of each sequence: those of the cache, then the new ones, which the cache gets; zeros for
-// those that come later.
+// All tokens of each sequence: those of the cache, then the new ones, which the cache gets; zeros
+// for those that come later.
 void $name$(float *restrict out, const $type_x$ *restrict x, $type_cache$ *restrict cache,
             const int *restrict slot, const int *restrict start)
 {

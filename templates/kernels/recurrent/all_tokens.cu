@@ -1,5 +1,5 @@
-// All tokens of each sequence: those of the cache, then the new ones, which the cache gets; zeros for
-// those that come later. A block for each token.
+// All tokens of each sequence: those of the cache, then the new ones, which the cache gets; zeros
+// for those that come later. A block for each token.
 // launch: $b$ * $c$, 128
 __global__ void $name$(float *__restrict__ out, const $type_x$ *__restrict__ x,
                        $type_cache$ *__restrict__ cache, const int *__restrict__ slot,

@@ -38,7 +38,7 @@ RECURRENT = {
     "qwen3_next": dict(layer_types=["linear_attention", "full_attention"], mlp_only_layers=[0, 1], linear_num_value_heads=4,
                        linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8, linear_conv_kernel_dim=4),
 }
-OF_TESTS = ["exaone4", "gpt_neox", "lfm2", "opt", *RECURRENT]
+OF_TESTS = ["bloom", "exaone4", "gpt_neox", "lfm2", "opt", *RECURRENT]
 
 
 class Logits(torch.nn.Module):

@@ -4,8 +4,9 @@
 
 local args = settings{
   {"kind", "mixed", "the model", choices = {"attention", "window", "convolution", "shift", "sum", "positions", "mixed",
-    "experts", "lstm", "gru", "mamba2", "rwkv", "delta", "prefix_max", "mean", "norm", "ahead", "chosen", "reversed", "late",
-    "last_state", "random"}}, {"draw", 1, "of kind=random: which model", type = "whole"},
+    "experts", "lstm", "gru", "mamba2", "rwkv", "delta", "prefix_max", "alibi", "softcap", "sinks",
+    "chunks", "first_and_last", "written", "mean", "norm", "ahead", "chosen", "reversed", "late",
+    "last_state", "blocks", "unmasked", "flipped", "random"}}, {"draw", 1, "of kind=random: which model", type = "whole"},
   {"whole", false, "over whole texts"}, {"tp", 1, "ranks"}, {"tokens", 48, "of a text"}, {"slots", 1, "of the caches"},
   {"prefill", 8, "tokens of a call"}, {"cache_dtype", "float32", "of the caches"},
 }
@@ -78,6 +79,37 @@ local recurrent = {
   end,
 }
 
+-- Attention with other scores, and with other masks, of queries i and keys j.
+local function masked(q, k, v, mask, more)
+  local how = more or {}
+  how.attn_mask = mask
+  return F.scaled_dot_product_attention(q, k, v, how)
+end
+local scores = {
+  alibi = function(_, q, k, v, i, j)
+    local slopes = F.pow(0.5, (F.arange(heads) + 1):to("float32")):view(1, heads, 1, 1)
+    return masked(q, k, v, F.where(j:le(i), slopes * (j - i):to("float32"), -math.huge))
+  end,
+  softcap = function(_, q, k, v) return F.scaled_dot_product_attention(q, k, v, {is_causal = true, softcap = 0.5}) end,
+  sinks = function(self, q, k, v) return F.scaled_dot_product_attention(q, k, v, {is_causal = true, window = 9, sinks = self.sinks}) end,
+  chunks = function(_, q, k, v, i, j) return masked(q, k, v, F.logical_and(j:le(i), (j / 8):to("int32"):eq((i / 8):to("int32")))) end,
+  first_and_last = function(_, q, k, v, i, j) return masked(q, k, v, F.logical_and(j:le(i), F.logical_or(j:lt(2), j:gt(i - 5)))) end,
+  written = function(_, q, k, v, i, j)
+    k, v = k:repeat_interleave(2, 1), v:repeat_interleave(2, 1)
+    local x = F.matmul(q, k:transpose(2, 3)) / math.sqrt(dim // heads)
+    return F.matmul(F.softmax(F.where(j:le(i), x, -math.huge), -1), v)
+  end,
+  flipped = function(_, q, k, v, i, j) -- the mask hides others than the later ones
+    k, v = k:repeat_interleave(2, 1), v:repeat_interleave(2, 1)
+    return F.matmul(F.softmax(F.where(j:le(i), F.matmul(q, k:transpose(2, 3)):flip(3), -math.huge), -1), v)
+  end,
+  blocks = function(_, q, k, v, i, j) return masked(q, k, v, (j / 8):to("int32"):eq((i / 8):to("int32"))) end,
+  unmasked = function(_, q, k, v)
+    k, v = k:repeat_interleave(2, 1), v:repeat_interleave(2, 1)
+    return F.matmul(F.softmax(F.matmul(q, k:transpose(2, 3)), -1), v)
+  end,
+}
+
 local function mixed(self, kind, x)
   local s = x:size()
   local t = s[2]
@@ -103,11 +135,13 @@ local function mixed(self, kind, x)
     return recurrent[kind](self, x)
   end
   local q, k, v = in_heads(self.wq(x), heads), in_heads(self.wk(x), heads // 2), in_heads(self.wv(x), heads // 2)
+  local i, j = F.arange(t):view(t, 1), F.arange(t):view(1, t)
   local y
-  if kind == "ahead" then
+  if scores[kind] then
+    y = scores[kind](self, q, k, v, i, j)
+  elseif kind == "ahead" then
     y = F.scaled_dot_product_attention(q, k, v)
   elseif kind == "window" then
-    local i, j = F.arange(t):view(t, 1), F.arange(t):view(1, t)
     y = F.scaled_dot_product_attention(q, k, v, {attn_mask = F.logical_and(j:le(i), j:gt(i - 7))})
   else
     y = F.scaled_dot_product_attention(q, k, v, {is_causal = true})
@@ -189,6 +223,7 @@ local Block = nn.module("Block", function(self, kind)
     self.conv = nn.Conv1d(dim, dim, 4, {groups = dim, padding = 3})
     for _, name in ipairs{"dt_bias", "a_log", "skip"} do self[name] = nn.Parameter{H, init = nn.init.normal(0, 1)} end
   end
+  if kind == "sinks" then self.sinks = nn.Parameter{heads, init = nn.init.normal(0, 1)} end
   if kind == "rwkv" or kind == "delta" then self.wv2 = nn.Linear(dim, dim) end
   if kind == "rwkv" then
     self.mix, self.bonus = nn.Parameter{dim, init = nn.init.normal(0, 1)}, nn.Parameter{dim, init = nn.init.normal(0, 1)}
