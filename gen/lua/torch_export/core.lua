@@ -316,7 +316,11 @@ operators.pixel_shuffle = calls("pixel_shuffle", "self", "upscale_factor")
 
 operators.repeat_interleave = function(a)
   if is_tensor(a.repeats) then fail("repeat_interleave by a tensor gives a size that is not known") end
-  return raw.repeat_interleave(a.self, a.repeats, a.dim)
+  local repeated, size = raw.repeat_interleave(a.self, a.repeats, a.dim), a.output_size
+  local shape = core.shape(repeated)
+  local made = shape[a.dim and a.dim % #shape + 1 or 1]
+  if size and size ~= made then fail("output_size is %d, but it has %d elements", size, made) end
+  return repeated
 end
 operators.broadcast_to = operators.expand
 operators.expand_as = function(a) return raw.expand(a.self, core.shape(a.other)) end
