@@ -86,6 +86,10 @@ static const char HELP_OF_GENERATING[] =
     "  --top N          answers list the N best tokens of each step, with logits (64)\n"
     "  --tokenizer FILE a tokenizer.json; by default that of the weights' folder\n"
     "  --encode FILE    run nothing: write the tokens of these lines\n"
+    "  --score FILE     write how probable each token of these texts is behind those before it:\n"
+    "                   lines are texts, {\"text\"}, {\"ids\"} or {\"prompt\", \"completion\"}\n"
+    "  --check-causal FILE   run these texts in pieces of several sizes and token by token, and\n"
+    "                   say how far the logits are apart\n"
     "\n";
 static const char HELP_OF_RUNNING[] =
     "Output\n"

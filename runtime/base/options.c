@@ -20,6 +20,8 @@ enum {
   PROMPTS,
   OUTPUT_TO,
   ENCODE,
+  SCORE,
+  CHECK_CAUSAL,
   TOKENIZER,
   TEMPERATURE,
   TOP_P,
@@ -146,6 +148,12 @@ static bool read_generation(struct options *o, int option)
     return true;
   case ENCODE:
     o->encode = optarg;
+    return true;
+  case SCORE:
+    o->score = optarg;
+    return true;
+  case CHECK_CAUSAL:
+    o->check_causal = optarg;
     return true;
   case TOKENIZER:
     o->tokenizer = optarg;
@@ -308,8 +316,10 @@ static const char *contradiction(struct options *o)
   if (program->generation &&
       (o->data[0] || o->load || o->save || o->resume || o->export_to || o->dry_run))
     return "a program that generates takes --weights and prompts, and saves nothing";
-  if ((o->prompt != NULL) + (o->prompts != NULL) + o->chat + (o->serve > 0) > 1)
-    return "--prompt, --prompts, --chat or --serve, not several";
+  if ((o->prompt != NULL) + (o->prompts != NULL) + o->chat + (o->serve > 0) + (o->score != NULL) +
+          (o->check_causal != NULL) >
+      1)
+    return "--prompt, --prompts, --chat, --serve, --score or --check-causal, not several";
   if (o->system && !o->chat) return "--system wants --chat";
   if ((o->host || o->token_file || o->queue >= 0) && !o->serve)
     return "--host, --token-file and --queue want --serve PORT";
@@ -403,6 +413,8 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {"prompts", required_argument, NULL, PROMPTS},
       {"output", required_argument, NULL, OUTPUT_TO},
       {"encode", required_argument, NULL, ENCODE},
+      {"score", required_argument, NULL, SCORE},
+      {"check-causal", required_argument, NULL, CHECK_CAUSAL},
       {"tokenizer", required_argument, NULL, TOKENIZER},
       {"temperature", required_argument, NULL, TEMPERATURE},
       {"top-p", required_argument, NULL, TOP_P},

@@ -42,6 +42,7 @@ struct options {
   bool help;
   // Options of a program that generates.
   const char *prompt, *prompts, *output, *encode, *tokenizer;
+  const char *score, *check_causal;                     // files of texts
   int make;                                             // tokens for each prompt; 0: as many as fit
   double temperature, top_p, min_p, repetition_penalty; // negative: not given
   int top_k, top; // -1: not given; so many best candidates are written

@@ -38,6 +38,12 @@ static bool is_ours(const char *path, struct failure *why)
   return ours;
 }
 
+bool keep_is_free(const char *folder, const char *name, struct failure *why)
+{
+  char path[PATH_MAX];
+  return is_ours(path_in(folder, name, path), why);
+}
+
 // Removes a kept checkpoint: its own files only, then the folder.
 static bool remove_kept(const char *path, struct failure *why)
 {

@@ -5,6 +5,10 @@
 
 #include "base/failure.h"
 
+// Whether a checkpoint may be kept under this name: there is none, or nothing but one. False, and
+// why.
+bool keep_is_free(const char *folder, const char *name, struct failure *why);
+
 // Keeps the folder's newest save under this name in the folder, such as "best": as a folder of its
 // own, which replaces the old one of that name. Its files are hard links. False, and why.
 bool keep_checkpoint(const char *folder, const char *name, struct failure *why);

@@ -193,6 +193,7 @@ static bool take_folders(const struct options *o, struct failure *why)
   const bool outputs = program->loss < 0;
   if (rank->id != 0) return true;
   if (!take_folder(&save_folder, o->save, weights, outputs, why)) return false;
+  if (o->keep_best && !keep_is_free(o->save, "best", why)) return false;
   if (!take_adapter_folder(o, why)) return false;
   if (!same_folder(o->save, o->export_to))
     return take_folder(&export_folder, o->export_to, weights, false, why);

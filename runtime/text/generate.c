@@ -15,6 +15,7 @@
 #include "text/chat/settings.h"
 #include "text/chat/slots.h"
 #include "text/chat/terminal_chat.h"
+#include "text/score.h"
 #include "text/server/serve.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -153,7 +154,8 @@ static void tell_figures(void)
 // Rank 0, before the others follow.
 static bool begin(const struct options *o, struct prompts *p, struct failure *why)
 {
-  if (!o->prompt && !o->prompts && !o->chat && !o->serve)
+  const bool looks = o->score || o->check_causal;
+  if (!o->prompt && !o->prompts && !o->chat && !o->serve && !looks)
     return failed(
         why,
         "there is nothing to continue: say --prompt TEXT, --prompts FILE, --chat or --serve PORT");
@@ -166,7 +168,7 @@ static bool begin(const struct options *o, struct prompts *p, struct failure *wh
         "chats and servers need a tokenizer: --tokenizer FILE, or --weights with a folder that has "
         "tokenizer.json");
   if (o->chat) return settings_chat(&run.chat, o, why);
-  if (o->serve) return true;
+  if (o->serve || looks) return true;
   if (!prompts_read(p, o, run.tokenizer, why)) return false;
   run.to = o->output ? create_stream(o->output, why) : stdout;
   run.streams = o->prompt && !o->output;
@@ -195,6 +197,8 @@ bool text_generate(const struct options *o, bool (*all_ranks_ok)(bool, const str
     bool done = true;
     if (o->chat) done = talk(o, &run.settings, run.tokenizer, run.chat, &why);
     if (o->serve) done = serve(o, &run.settings, run.tokenizer, &why);
+    if (o->score) done = text_score(o, run.tokenizer, &why);
+    if (o->check_causal) done = text_check_causal(o, run.tokenizer, &why);
     while (!run.failed && done && jobs_step()) {
     }
     engine_end();
@@ -202,7 +206,7 @@ bool text_generate(const struct options *o, bool (*all_ranks_ok)(bool, const str
     engine_follow();
   }
   ok = ok && all_ranks_ok(!leads || (!*why.text && finish(&why)), &why);
-  if (ok && leads) tell_figures();
+  if (ok && leads && !o->check_causal && !o->score) tell_figures();
   if (leads) jobs_close();
   chat_close(run.chat);
   tokenizer_close(run.tokenizer);

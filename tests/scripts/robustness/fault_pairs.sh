@@ -321,7 +321,7 @@ row() {
   esac
 
   # ---- what it says
-  messages=$(grep -E 'error:|^run\.sh:|failed at' "$at/out" | grep -vc '^run.sh: building' || true)
+  messages=$(grep -E 'error:|^run\.sh:|failed at|  stops: SIG' "$at/out" | grep -vc '^run.sh: building' || true)
   printf '  %-76s %5d ms, status %3d  %s\n' "$shown" $took $status "$(grep -m 1 -E 'error:|^run.sh: a|failed at' "$at/out" | sed "s|$WORK/||g" | cut -c1-150)"
   if [ "$shape" = library ]; then
     messages=$((status != 0)) # its caller's and MPI's

@@ -35,6 +35,23 @@ family() {
   "$TOOLS/compare_answers" greedy "$from/generate.json" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
 }
 
+# scores NAME: the program of olmo2 scores texts as transformers does, and computes the same in pieces of all sizes.
+scores() {
+  local to=$WORK/$1 from=$golden/families/olmo2
+  "$to/ranks" --weights "$from/model.safetensors" --score "$golden/families/score.jsonl" --output "$to.scores" < /dev/null > "$to.said" 2>&1 || fail "$1: --score"
+  paste -d '\n' "$golden/families/score.jsonl" "$to.scores" | tr -d ' ' | awk '{
+    sub(/.*"log_probabilities":\[null,/, ""); greedy = /"is_greedy":true/; sub(/\].*"log_likelihood":/, ","); sub(/[,}][^,}]*"(is_greedy|tokens)".*/, "")
+    n = split($0, x, ",")
+    if (NR % 2) { for (i = 1; i <= n; i++) want[i] = x[i]; of = n; was = greedy; next }
+    if (n != of || greedy != was) bad = 1
+    for (i = 1; i <= n; i++) { d = x[i] - want[i]; if (d < 0) d = -d; if (d > most) most = d }
+  } END { printf "scores: at most %.1e apart\n", most; exit bad || NR != 6 || most > 2e-5 }' || fail "$1: other scores"
+  "$to/ranks" --weights "$from/model.safetensors" --check-causal "$golden/families/score.jsonl" < /dev/null > "$to.said" 2>&1 || fail "$1: --check-causal: $(tail -n 1 "$to.said")"
+  grep -q 'text 3, 24 tokens: in pieces of 7 and token by token: logits at most [0-9.]*e-0[5-9] apart' "$to.said" || fail "$1: $(cat "$to.said")"
+  echo '{"ids": [1]}' > "$to.one"
+  ! "$to/ranks" --weights "$from/model.safetensors" --score "$to.one" < /dev/null > "$to.said" 2>&1 && grep -q 'a text of 1 tokens has none to look at' "$to.said" || fail "$1: a short text"
+}
+
 # archive NAME KIND FAMILY DEFINITIONS...
 archive() {
   make "$1" "$2" plans/generate.lua -D model="$of/$3.pt2" -D context=64 "${@:4}" && of_transformers "$1" "$3"
@@ -116,6 +133,10 @@ count=2
 count=${DRAWN:-$count}
 for ((number = 1; number <= count; number++)); do beside "$WORK/drawn_$number.log" drawn $number; done
 all_are_done
+# The scores are of a program of one rank.
+if [ -z "${MODELS:-}" ]; then
+  make scored plain plans/generate.lua -D config="$golden/families/olmo2/config.json" -D context=32 -D prefill=8 -D slots=2 && scores scored
+fi
 cat "$WORK"/*.log
 refused mean "mean of layers.0 takes all tokens of the text together"
 refused ahead "scaled_dot_product_attention of layers.0 sees later tokens"
