@@ -8,9 +8,8 @@
 #include "text/tokenizer/tokenizer.h"
 
 // Rank 0, after jobs_open. --score: writes a line of JSON for each line of the file, {"text"},
-// {"ids"}, or
-// {"prompt", "completion"}: the natural logarithm of each token's probability behind those before
-// it, and their sum, of the completion alone where there is one. False, and why.
+// {"ids"}, or {"prompt", "completion"}. It has the natural logarithm of each token's probability
+// behind those before it, and their sum: of the completion, if there is one. False, and why.
 bool text_score(const struct options *o, const struct tokenizer *tokenizer, struct failure *why);
 
 // Rank 0, after jobs_open. --check-causal: runs each text in pieces of several sizes and token by

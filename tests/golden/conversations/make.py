@@ -8,7 +8,7 @@ here = os.path.dirname(os.path.abspath(__file__))
 GENERATION = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<|im_end|>"
               "{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}\n{% endfor %}"
               "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
-TURN_ENDS = {"hermes": "<|im_end|>", "llama31": "<|eot_id|>", "mistral_v3": "</s>", "gemma3": "<end_of_turn>", "granite": "<|end_of_text|>",
+TURN_ENDS = {"hermes": "<|im_end|>", "llama31": "<|eot_id|>", "mistral_v3": "</s>", "gemma3": "<end_of_turn>", 
              "deepseek_r1": "<｜end▁of▁sentence｜>", "generation": "<|im_end|>"}
 SPECIAL = ["<|im_start|>", "<|im_end|>", "<s>", "</s>", "[INST]", "[/INST]", "<start_of_turn>", "<end_of_turn>", "<｜User｜>", "<｜Assistant｜>",
            "<｜end▁of▁sentence｜>", "<|start_of_role|>", "<|end_of_role|>", "<pad>"]

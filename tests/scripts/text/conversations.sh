@@ -48,7 +48,7 @@ assert at == len(inputs) == len(targets) and at > 0, (at, len(inputs))
 END
 }
 
-for name in hermes generation llama31 gemma3 granite deepseek_r1 mistral_v3; do
+for name in hermes generation llama31 gemma3 deepseek_r1 mistral_v3; do
   model $name
   cp "$from/conversations.jsonl" chat.jsonl
   # The template leaves out the system's words where nobody is asked for an answer: those ahead of an answer are others.
