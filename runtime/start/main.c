@@ -169,9 +169,9 @@ static bool run_steps(const struct options *o, int first, int *last, bool *early
     struct step_work work = work_after(o, t);
     watch_step(t);
     target_step(t);
-    const bool asks = pace_is_due(t);
+    const bool asks = t < o->steps && pace_is_due(t);
     if (asks) saves_look();
-    *early = asks && t < o->steps && early_end_is_due();
+    *early = asks && early_end_is_due();
     if (step_has_ended_early()) {
       end_before_update(o, t, first);
       return false;

@@ -57,24 +57,29 @@ lost() {
 # The number of collectives before the first step, and in one step.
 DISTURB=count REPLICAS=$WORK/none start "$WORK/llama" "$WORK/none" --steps 0
 DISTURB=count REPLICAS=$WORK/one start "$WORK/llama" "$WORK/one" --steps 1
-before=$(($(<"$WORK/none.0") - 6)) # behind the steps: five are of what is saved, one agrees on the metrics
+DISTURB=count REPLICAS=$WORK/both start "$WORK/llama" "$WORK/both" --steps 2
+before=$(($(<"$WORK/none.0") - 7)) # behind the steps: six are of what is saved, one agrees on the metrics
 step=$(($(<"$WORK/one.0") - $(<"$WORK/none.0")))
 [ "$step" -gt 20 ] || fail "a step has $step collectives"
+# Behind the first step the ranks ask each other whether one is to end the job early.
+second=$((before + $(<"$WORK/both.0") - $(<"$WORK/none.0") - step))
+[ $((second - before - step)) = 1 ] || fail "$((second - before - step)) collectives between two steps, not 1"
 
-# Every second step is saved, and the last one once: five more collectives for step 2.
+# Every second step is saved, and the last one once: six more collectives for step 2.
 for often in "" "--save-every 2"; do
   # shellcheck disable=SC2086
-  DISTURB=count REPLICAS=$WORK/four start "$WORK/llama" "$WORK/four" --steps 4 $often
+  DISTURB=count REPLICAS=$WORK/four start "$WORK/llama" "$WORK/four" --steps 4 --save-at-once $often
+  rm -rf "$WORK/four.saved"
   cat "$WORK/four.0"
 done > "$WORK/four.counts"
 read -r -d '' plainly often < "$WORK/four.counts" || true
-[ $((often - plainly)) = 5 ] || fail "--save-every 2: $((often - plainly)) collectives more in four steps, not 5"
+[ $((often - plainly)) = 6 ] || fail "--save-every 2: $((often - plainly)) collectives more in four steps, not 6"
 
 waited="in MPI_[A-Z][a-z_]+ \(step(_1)?\.c:[0-9]+\), which $plan:[0-9]+ asks for, step 2"
-for ((k = before + step + 1; k <= before + 2 * step; k += every)); do
+for ((k = second + 1; k <= second + step; k += every)); do
   beside "$WORK/kill.$k.log" lost "kill.$k" "kill:1:$k" "^rank 0: error: .*$waited; rank 1 is gone$"
 done
-beside "$WORK/kill.first.log" lost kill.first kill:0:$((before + step + 2)) \
+beside "$WORK/kill.first.log" lost kill.first kill:0:$((second + 2)) \
   "^rank 1: error: .*$waited; rank 0 is gone$"
 program=fsdp
 beside "$WORK/kill.sum.log" lost kill.sum sum:1:5 \
@@ -88,10 +93,10 @@ beside "$WORK/kill.backward.log" lost kill.backward send:1:2 "^rank 0: error: .*
 beside "$WORK/kill.sent.log" lost kill.sent send:0:7 "^rank 1: error: .*in 1SEND_B1 $asked, step 2; rank 0 is gone$" --steps 4
 # The lowest remaining rank reports.
 program=three
-beside "$WORK/kill.three.log" lost kill.three kill:0:$((before + step + 2)) \
+beside "$WORK/kill.three.log" lost kill.three kill:0:$((second + 2)) \
   "^rank 1: error: .*; rank 0 is gone$"
 program=llama
-beside "$WORK/stop.log" lost stop "stop:1:$((before + step + 5))" \
+beside "$WORK/stop.log" lost stop "stop:1:$((second + 5))" \
   "^rank 0: error: nothing has moved for [0-9]+ s $waited; rank 1 is stopped$" --deadline 3
 
 # ---- while they start and end ----------------------------------------------------------------------
