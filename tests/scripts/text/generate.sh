@@ -294,7 +294,7 @@ refuses "a prompt has no tokens" --prompts "$WORK/empty"
 refuses '{"text": "..."} or {"ids": [...]}' --prompts "$WORK/other_key"
 refuses "cut:1: not JSON" --prompts "$WORK/cut"
 refuses "a text needs a tokenizer" --prompts "$WORK/hello"
-refuses "--prompt, --prompts, --chat or --serve, not several" --prompts "$WORK/hello" --prompt Hello
+refuses "--prompt, --prompts, --chat, --serve, --score or --check-causal, not several" --prompts "$WORK/hello" --prompt Hello
 refuses "generates takes --weights and prompts" --prompt Hello --data "$WORK/hello"
 "$TPGEN" plans/generate.lua -D config="$of/gpt2/config.json" -D context=97 -o "$WORK/none" > "$WORK/refused" 2>&1 ||
   grep -q "context = 97 is too long" "$WORK/refused" && [ ! -d "$WORK/none" ] || fail "more positions than a model has"
