@@ -90,7 +90,8 @@ program=stages
 asked='\(step_stage[01]\.c:[0-9]+\), which plans/[a-z0-9/]+\.lua:[0-9]+ asks for'
 beside "$WORK/kill.forward.log" lost kill.forward send:0:5 "^rank 1: error: .*in 1RECV_F0 $asked, step 2; rank 0 is gone$" --steps 4
 beside "$WORK/kill.backward.log" lost kill.backward send:1:2 "^rank 0: error: .*in 0RECV_B1 $asked, step 1; rank 1 is gone$" --steps 4
-beside "$WORK/kill.sent.log" lost kill.sent send:0:7 "^rank 1: error: .*in 1SEND_B1 $asked, step 2; rank 0 is gone$" --steps 4
+# On a busy machine it may still compute what it sends.
+beside "$WORK/kill.sent.log" lost kill.sent send:0:7 "^rank 1: error: .*(in 1SEND_B1 $asked|the job was ended), step 2; rank 0 is gone$" --steps 4
 # The lowest remaining rank reports.
 program=three
 beside "$WORK/kill.three.log" lost kill.three kill:0:$((second + 2)) \
