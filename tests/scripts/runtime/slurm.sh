@@ -41,13 +41,13 @@ ReturnToService=2
 NodeName=$host NodeAddr=127.0.0.1 CPUs=$(getconf _NPROCESSORS_ONLN) RealMemory=1000 State=UNKNOWN
 PartitionName=tests Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 END
-ends() {
+stops() {
   scancel -u root 2> /dev/null || true
   for name in d ctld munge; do [ ! -s "$place/$name.pid" ] || kill "$(cat "$place/$name.pid")" 2> /dev/null || true; done
   sleep 1
   rm -rf "$place"
 }
-trap ends EXIT
+trap stops EXIT
 head -c 1024 /dev/urandom > "$place/key"
 chmod 400 "$place/key"
 munged --force --key-file="$place/key" --socket="$place/munge" --pid-file="$place/munge.pid" --log-file="$place/munge.log" --seed-file="$place/seed"
@@ -91,22 +91,22 @@ waits() { [ "$(squeue -h -j "$1" -o %T)" = PENDING ]; }
 # Slurm lets a job that was queued again wait for a while.
 now() { scontrol update jobid="$1" starttime=now 2> /dev/null || true; }
 
-job asked 5000
+job asked 60000
 wait_for 120 has_step asked 300
 scancel --signal=USR1 "$id"
 wait_for 60 waits "$id"
 grep -q 'stops: SIGUSR1; .* has its checkpoint' asked-"$id".out || fail "SIGUSR1: $(cat asked-"$id".out)"
 reached=$(tail -n 1 asked.jsonl | sed -n 's/.*"step":\([0-9]*\).*/\1/p')
-now "$id"
-wait_for 240 has_step asked $((reached + 300))
+goes_on() { now "$id"; has_step asked $((reached + 300)); }
+wait_for 400 goes_on
 # Taken off the machine: Slurm ends it, and puts it in the queue.
 scontrol requeue "$id"
 wait_for 90 waits "$id"
-now "$id"
-wait_for 600 is_over "$id"
-has_step asked 5000 || fail "it has come to $(tail -n 1 asked.jsonl)"
-[ "$(grep -c 'steps [0-9]* to 5000' asked-"$id".out)" -eq 3 ] || fail "it has not begun three times: $(cat asked-"$id".out)"
-timeout 600 tiny/run.sh "${common[@]}" --transport mpi --steps 5000 --save "$WORK/let_alone" > let_alone.said 2>&1 || fail "let alone"
+ends() { now "$id"; is_over "$id"; }
+wait_for 900 ends
+has_step asked 60000 || fail "it has come to $(tail -n 1 asked.jsonl)"
+[ "$(grep -c 'steps [0-9]* to 60000' asked-"$id".out)" -eq 3 ] || fail "it has not begun three times: $(cat asked-"$id".out)"
+timeout 600 tiny/run.sh "${common[@]}" --transport mpi --steps 60000 --save "$WORK/let_alone" > let_alone.said 2>&1 || fail "let alone"
 same let_alone/model.safetensors asked/model.safetensors "queued twice again: other bits"
 
 # An array: each job has a folder of its own.
