@@ -184,12 +184,12 @@ make_samples() { # FILE...
   [[ -n ${folder} && -e ${folder}/tokenizer.json ]] ||
     die "$1: texts need a tokenizer: --weights, or --tokenizer, with a folder that has tokenizer.json"
   for file in "$@"; do [[ -r ${file} ]] || die "${file}: it cannot be read"; done
-  need cksum cksum coreutils
   key=$({
     echo "${text_data[*]} ${learn}"
-    stat -L -c '%n %s %Y' -- "$@" "${folder}"/tokenizer*.json "${folder}"/chat_template.jinja 2>/dev/null
-  } | cksum)
-  key=${key// /_}
+    stat -L -c '%n %i %s %.9Y' -- "$@" "${folder}"/tokenizer*.json "${folder}"/chat_template.jinja \
+      "${here}"/runtime/text/*/*.c 2>/dev/null
+  } | sha256sum)
+  key=${key%% *}
   samples=${build}/samples/${key}.safetensors
   [[ ! -e ${samples} ]] || return 0
   mkdir -p "${build}/samples" && exec 9>"${build}/samples/.lock" || exit 1
@@ -207,7 +207,6 @@ make_samples() { # FILE...
 # Replaces --data and --validate of files of texts by their samples, in arguments.
 take_texts() {
   local i option value texts file others
-  local -A first=()
   for option in --data --validate; do
     texts=() others=()
     for ((i = 0; i < ${#arguments[@]}; i++)); do
@@ -335,14 +334,6 @@ end_them() { # processes
   ((i < 50)) || kill -KILL "$@" 2>/dev/null
 }
 
-# Passes on a signal that asks a training that saves to end early, with its checkpoint. mpirun would
-# give the ranks a second at SIGTERM, so it gets SIGUSR1, which it passes on.
-ask() { # signal, processes
-  local pid signal=$1
-  shift
-  for pid in "$@"; do kill -"${signal}" "${pid}" 2>/dev/null; done
-}
-
 # A killed rank prints nothing. Another rank reports it, unless that had not started yet.
 tell_killed() { # status
   (($1 <= 128)) || [[ -n ${reported} ]] ||
@@ -365,8 +356,8 @@ start_without_mpi() {
   listen
   trap '((${#pids[@]} == 0)) || end_them "${pids[@]}"' EXIT
   trap 'exit 130' INT
-  trap '[[ -z ${saves} || -n ${asked} ]] && exit 143; asked=1; ask TERM "${pids[@]}"' TERM
-  [[ -z ${saves} ]] || trap 'ask USR1 "${pids[@]}"' USR1
+  trap '[[ -z ${saves} || -n ${asked} ]] && exit 143; asked=1; kill -TERM "${pids[@]}"' TERM
+  [[ -z ${saves} ]] || trap 'kill -USR1 "${pids[@]}"' USR1
   trap 'exit 129' HUP
   for ((r = 0; r < world; r++)); do
     RANK=${r} LOCAL_RANK=${r} "${with[@]}" "${build}/rank${r}" "$@" <&6 2>&7 6<&- 7>&- 8>&- &
@@ -437,10 +428,12 @@ watch() {
   local ticks=0 now=0 last=0 since=0 behind=0
   listen
   trap 'asked=1; [[ -z ${child} ]] || kill -TERM "${child}" 2>/dev/null' INT TERM HUP
+  # A training that saves ends early, with its checkpoint. mpirun would give its ranks a second at SIGTERM, so
+  # it gets SIGUSR1 first, which it passes on.
   if [[ -n ${saves} ]]; then
     trap 'signal=TERM; [[ -n ${early} ]] && asked=1 || signal=USR1; early=1
-      [[ -z ${child} ]] || ask "${signal}" "${child}"' TERM
-    trap '[[ -z ${child} ]] || ask USR1 "${child}"' USR1
+      [[ -z ${child} ]] || kill -"${signal}" "${child}" 2>/dev/null' TERM
+    trap '[[ -z ${child} ]] || kill -USR1 "${child}" 2>/dev/null' USR1
   fi
   "${with[@]}" "$@" <&0 8>&- &
   child=$!
@@ -511,9 +504,9 @@ start_again_and_again() {
   [[ -z ${rank} ]] || wrong_usage "--restarts: a launcher has started this rank: it starts ranks again, too"
   [[ ${saves} == resume ]] || wrong_usage "--restarts wants --resume DIR"
   listen
-  trap 'asked=1; [[ -z ${child} ]] || ask TERM "${child}"' TERM HUP
+  trap 'asked=1; [[ -z ${child} ]] || kill -TERM "${child}" 2>/dev/null' TERM HUP
   trap 'asked=1' INT # the terminal tells the other one, too
-  trap '[[ -z ${child} ]] || ask USR1 "${child}"' USR1
+  trap '[[ -z ${child} ]] || kill -USR1 "${child}" 2>/dev/null' USR1
   for ((n = 0; ; n++)); do
     "${with[@]}" "${BASH_SOURCE[0]}" "$@" <&0 8>&- &
     child=$!
@@ -585,6 +578,9 @@ set -- "${arguments[@]}"
 if [[ -n ${prints} ]]; then
   # shellcheck source=/dev/null
   source "${here}/runtime/start/job_scripts.sh"
+  # With what this script takes itself.
+  set -- ${asked:+--transport "${asked}"} ${tokenizer:+--tokenizer "${tokenizer}"} "$@"
+  [[ ${learn} == answers ]] || set -- "$@" --learn "${learn}"
   "print_${prints}" "${machines}" "$@"
   exit 0
 fi

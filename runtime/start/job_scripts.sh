@@ -41,12 +41,9 @@ END
   [[ ${transport} == nccl ]] || echo "#SBATCH --exclusive"
   printf '\nprogram=%q\n' "${here}"
   if [[ ${transport} == nccl ]]; then
-    printf '"${program}/run.sh" --build || exit\n\n'
-  else
-    printf '"${program}/run.sh" --transport mpi --build || exit\n\n' # as srun's ranks build it
-  fi
-  if [[ ${transport} == nccl ]]; then
     cat <<'END'
+"${program}/run.sh" --build || exit
+
 # Ranks meet over TCP at the first machine, by a token of this job.
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000)) TPGEN_TOKEN
 MASTER_ADDR=$(scontrol show hostnames "${SLURM_JOB_NODELIST}" | head -n 1)
@@ -54,7 +51,9 @@ TPGEN_TOKEN=$(</proc/sys/kernel/random/uuid)
 srun "${program}/run.sh"\
 END
   else
-    cat <<'END'
+    cat <<'END' # the build is that of srun's ranks
+"${program}/run.sh" --transport mpi --build || exit
+
 cores=${SLURM_CPUS_ON_NODE%%(*}
 srun --mpi=pmix --cpus-per-task=$((cores / SLURM_NTASKS_PER_NODE)) "${program}/run.sh"\
 END

@@ -46,7 +46,7 @@ bool step_is_left(const struct options *o, int *t)
   struct failure why = {""}, note = {""};
   char then[PATH_MAX + 100];
   int saved, at = *t;
-  if (o->save) saves_wait();
+  saves_wait();
   saved = rank->id == 0 && o->save ? resume_step(o->save) : -1;
   target_share(&saved, sizeof saved);
   if (o->on_nan == NAN_STOP) {

@@ -27,33 +27,6 @@ struct texts {
   size_t count;
 };
 
-static bool encode(const struct texts *to, const char *text, size_t length, struct ids *ids,
-                   const char *where, struct failure *why)
-{
-  if (!to->tokenizer)
-    return failed(
-        why,
-        "%s: a text needs a tokenizer: --tokenizer FILE, or --weights with a folder that has "
-        "tokenizer.json; or {\"ids\": [...]}",
-        where);
-  return tokenizer_encode(to->tokenizer, text, length, true, ids, why);
-}
-
-static bool ids_of_list(const json_t *list, struct ids *ids, const char *where, struct failure *why)
-{
-  size_t i;
-  const json_t *id;
-  json_array_foreach((json_t *)list, i, id)
-  {
-    if (!json_is_integer(id) || json_integer_value(id) < 0 ||
-        json_integer_value(id) >= vocabulary())
-      return failed(why, "%s: element %zu of \"ids\" is not a token: they are 0 to %ld", where, i,
-                    vocabulary() - 1);
-    add_id(ids, (int)json_integer_value(id));
-  }
-  return true;
-}
-
 // A prompt with its completion as one text; *prompt is the tokens of the prompt by itself.
 static bool encode_pair(const struct texts *to, const json_t *prompt, const json_t *completion,
                         struct ids *ids, size_t *count, const char *where, struct failure *why)
@@ -61,9 +34,9 @@ static bool encode_pair(const struct texts *to, const json_t *prompt, const json
   struct bytes text = {0};
   struct ids before = {0};
   add_bytes(&text, json_string_value(prompt), json_string_length(prompt));
-  bool ok = encode(to, text.at ? text.at : "", text.count, &before, where, why);
+  bool ok = text_ids(to->tokenizer, text.at ? text.at : "", text.count, &before, where, why);
   add_bytes(&text, json_string_value(completion), json_string_length(completion));
-  ok = ok && encode(to, text.at ? text.at : "", text.count, ids, where, why);
+  ok = ok && text_ids(to->tokenizer, text.at ? text.at : "", text.count, ids, where, why);
   *count = before.count < ids->count ? before.count : ids->count;
   if (ok && text.failed) ok = failed(why, "out of memory for texts");
   free(before.at);
@@ -77,9 +50,10 @@ static bool encode_object(const struct texts *to, const json_t *object, struct i
   const json_t *text = json_object_get(object, "text"), *list = json_object_get(object, "ids"),
                *first = json_object_get(object, "prompt"),
                *rest = json_object_get(object, "completion");
-  if (json_is_array(list)) return ids_of_list(list, ids, where, why);
+  if (json_is_array(list)) return listed_ids(list, ids, where, why);
   if (json_is_string(text))
-    return encode(to, json_string_value(text), json_string_length(text), ids, where, why);
+    return text_ids(to->tokenizer, json_string_value(text), json_string_length(text), ids, where,
+                    why);
   if (json_is_string(first) && json_is_string(rest))
     return encode_pair(to, first, rest, ids, prompt, where, why);
   return failed(why,
@@ -97,10 +71,7 @@ static bool add_given(struct texts *to, const struct ids *ids, size_t prompt, co
   if (ids->count > context)
     return failed(why, "%s: the text has %zu tokens, and the context is %zu", where, ids->count,
                   context);
-  for (size_t i = 0; i < ids->count; i++)
-    if (ids->at[i] < 0 || ids->at[i] >= vocabulary())
-      return failed(why, "%s: token %d: the model knows 0 to %ld", where, ids->at[i],
-                    vocabulary() - 1);
+  if (!ids_are_known(ids, where, why)) return false;
   struct given *all = realloc(to->all, (to->count + 1) * sizeof *all);
   int *own = calloc(context + 1, sizeof *own);
   if (all) to->all = all;
@@ -125,7 +96,7 @@ static bool take_line(void *of, const char *line, size_t length, const char *whe
                        : NULL;
   bool ok;
   if (line[0] != '{')
-    ok = encode(to, line, length, &ids, where, why);
+    ok = text_ids(to->tokenizer, line, length, &ids, where, why);
   else
     ok = object ? encode_object(to, object, &ids, &prompt, where, why)
                 : failed(why, "%s: not JSON: %s", where, error.text);

@@ -17,16 +17,21 @@ static bool lacks_memory(struct failure *why)
   return failed(why, "out of memory for a conversation");
 }
 
-// The special tokens of tokenizer_config.json: texts, or objects with their content.
+const json_t *chat_special_token(const json_t *config, const char *name)
+{
+  const json_t *token = json_object_get(config, name);
+  if (json_is_object(token)) token = json_object_get(token, "content");
+  return json_is_string(token) ? token : NULL;
+}
+
 static json_t *tokens_of(const json_t *config)
 {
   static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                       "pad_token", "cls_token", "mask_token"};
   json_t *tokens = json_object();
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    const json_t *token = json_object_get(config, names[i]);
-    if (json_is_object(token)) token = json_object_get(token, "content");
-    if (json_is_string(token)) json_object_set(tokens, names[i], (json_t *)token);
+    const json_t *token = chat_special_token(config, names[i]);
+    if (token) json_object_set(tokens, names[i], (json_t *)token);
   }
   return tokens;
 }

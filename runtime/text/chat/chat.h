@@ -23,6 +23,10 @@ struct chat;
 // or NULL. NULL, and why, if it has something that is not known here.
 struct chat *chat_of(const char *text, const json_t *config, struct failure *why);
 
+// A special token of tokenizer_config.json, such as "eos_token": a text there, or an object with it
+// as its content. NULL: there is none.
+const json_t *chat_special_token(const json_t *config, const char *name);
+
 // Without a template (--raw): the turns' texts are lines. NULL: out of memory.
 struct chat *chat_raw(void);
 void chat_close(struct chat *c);

@@ -19,20 +19,50 @@ long vocabulary(void)
   return 0;
 }
 
-static bool add_prompt(struct prompts *p, const int *ids, size_t count, const char *where,
+bool ids_are_known(const struct ids *ids, const char *where, struct failure *why)
+{
+  for (size_t i = 0; i < ids->count; i++)
+    if (ids->at[i] < 0 || ids->at[i] >= vocabulary())
+      return failed(why, "%s: %d is not a token: they are 0 to %ld", where, ids->at[i],
+                    vocabulary() - 1);
+  return true;
+}
+
+bool text_ids(const struct tokenizer *tokenizer, const char *text, size_t length, struct ids *ids,
+              const char *where, struct failure *why)
+{
+  if (!tokenizer)
+    return failed(why,
+                  "%s: a text needs a tokenizer: say --tokenizer FILE, or --weights with a "
+                  "folder that has tokenizer.json; or give {\"ids\": [...]}",
+                  where);
+  return tokenizer_encode(tokenizer, text, length, true, ids, why);
+}
+
+bool listed_ids(const json_t *list, struct ids *ids, const char *where, struct failure *why)
+{
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *id = json_array_get(list, i);
+    const json_int_t number = json_integer_value(id);
+    if (!json_is_integer(id) || number < 0 || number >= vocabulary())
+      return failed(why, "%s: element %zu of \"ids\" is not a token: they are 0 to %ld", where, i,
+                    vocabulary() - 1);
+    add_id(ids, (int)number);
+  }
+  return !ids->failed || failed(why, "out of memory for prompts");
+}
+
+static bool add_prompt(struct prompts *p, const struct ids *ids, const char *where,
                        struct failure *why)
 {
   const int context = program->generation->context;
-  if (count == 0) return failed(why, "%s: a prompt has no tokens", where);
-  if (count >= (size_t)context)
+  if (ids->count == 0) return failed(why, "%s: a prompt has no tokens", where);
+  if (ids->count >= (size_t)context)
     return failed(why,
                   "%s: the prompt has %zu tokens, and the context is %d: leave one "
                   "for the answer",
-                  where, count, context);
-  for (size_t i = 0; i < count; i++)
-    if (ids[i] < 0 || ids[i] >= vocabulary())
-      return failed(why, "%s: %d is not a token: they are 0 to %ld", where, ids[i],
-                    vocabulary() - 1);
+                  where, ids->count, context);
+  if (!ids_are_known(ids, where, why)) return false;
   struct prompt *all = realloc(p->all, (p->count + 1) * sizeof *all);
   int *own = calloc((size_t)context, sizeof *own);
   if (all) p->all = all;
@@ -40,8 +70,8 @@ static bool add_prompt(struct prompts *p, const int *ids, size_t count, const ch
     free(own);
     return failed(why, "out of memory for prompts");
   }
-  memcpy(own, ids, count * sizeof *ids);
-  p->all[p->count++] = (struct prompt){own, (int)count};
+  memcpy(own, ids->at, ids->count * sizeof *own);
+  p->all[p->count++] = (struct prompt){own, (int)ids->count};
   return true;
 }
 
@@ -49,34 +79,17 @@ static bool add_text(struct prompts *p, const char *text, size_t length,
                      const struct tokenizer *tokenizer, const char *where, struct failure *why)
 {
   struct ids ids = {0};
-  if (!tokenizer)
-    return failed(why,
-                  "%s: a text needs a tokenizer: say --tokenizer FILE, or --weights with a "
-                  "folder that has tokenizer.json; or give {\"ids\": [...]}",
-                  where);
-  const bool ok = tokenizer_encode(tokenizer, text, length, true, &ids, why) &&
-                  add_prompt(p, ids.at, ids.count, where, why);
+  const bool ok =
+      text_ids(tokenizer, text, length, &ids, where, why) && add_prompt(p, &ids, where, why);
   free(ids.at);
   return ok;
 }
 
 static bool add_ids(struct prompts *p, const json_t *list, const char *where, struct failure *why)
 {
-  const size_t n = json_array_size(list);
-  int *ids = calloc(n + 1, sizeof *ids);
-  if (!ids) return failed(why, "out of memory for prompts");
-  for (size_t i = 0; i < n; i++) {
-    const json_t *id = json_array_get(list, i);
-    const json_int_t number = json_integer_value(id);
-    ids[i] = json_is_integer(id) && number >= 0 && number < vocabulary() ? (int)number : -1;
-    if (ids[i] < 0) {
-      free(ids);
-      return failed(why, "%s: element %zu of \"ids\" is not a token: they are 0 to %ld", where, i,
-                    vocabulary() - 1);
-    }
-  }
-  const bool ok = add_prompt(p, ids, n, where, why);
-  free(ids);
+  struct ids ids = {0};
+  const bool ok = listed_ids(list, &ids, where, why) && add_prompt(p, &ids, where, why);
+  free(ids.at);
   return ok;
 }
 

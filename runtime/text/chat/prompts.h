@@ -28,6 +28,14 @@ void prompts_free(struct prompts *p);
 // The number of tokens that the model knows.
 long vocabulary(void);
 
+// Adds the ids of a text, or those of a list of JSON. where: for messages. False, and why.
+bool text_ids(const struct tokenizer *tokenizer, const char *text, size_t length, struct ids *ids,
+              const char *where, struct failure *why);
+bool listed_ids(const json_t *list, struct ids *ids, const char *where, struct failure *why);
+
+// Whether the model knows all of them. False, and why.
+bool ids_are_known(const struct ids *ids, const char *where, struct failure *why);
+
 // Adds the ids of a conversation: of what the template makes of these variables. False, and why.
 bool conversation_ids(const struct chat *c, const struct tokenizer *tokenizer,
                       const json_t *variables, struct ids *ids, struct failure *why);

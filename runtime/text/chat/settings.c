@@ -241,17 +241,37 @@ static const char *template_of(const json_t *object)
   return json_string_value(list);
 }
 
+// *object stays NULL if there is none.
+static bool read_tokenizer_config(json_t **object, const struct options *o, struct failure *why)
+{
+  char path[PATH_MAX];
+  // Where a length has no bound Hugging Face writes 1e30 with all its digits.
+  return !beside_tokenizer(o, "tokenizer_config.json", path) ||
+         read_object(path, JSON_DECODE_INT_AS_REAL, object, why);
+}
+
+bool settings_special_token(char **to, const struct options *o, const char *name,
+                            struct failure *why)
+{
+  json_t *config = NULL;
+  bool ok = read_tokenizer_config(&config, o, why);
+  const json_t *token = ok ? chat_special_token(config, name) : NULL;
+  if (ok) {
+    *to = strdup(token ? json_string_value(token) : "");
+    ok = *to || failed(why, "out of memory for the tokenizer");
+  }
+  json_decref(config);
+  return ok;
+}
+
 bool settings_chat(struct chat **c, const struct options *o, struct failure *why)
 {
   char path[PATH_MAX];
   json_t *object = NULL;
   char *file = NULL;
   size_t length = 0;
-  bool ok = true;
   if (o->raw) return (*c = chat_raw()) != NULL || failed(why, "out of memory");
-  // Where a length has no bound Hugging Face writes 1e30 with all its digits.
-  if (beside_tokenizer(o, "tokenizer_config.json", path))
-    ok = read_object(path, JSON_DECODE_INT_AS_REAL, &object, why);
+  bool ok = read_tokenizer_config(&object, o, why);
   const char *text = template_of(object);
   if (ok && beside_tokenizer(o, "chat_template.jinja", path))
     ok = (text = file = whole_file(path, &length, why)) != NULL;

@@ -31,6 +31,11 @@ bool settings_end_at(const struct text_settings *s, int token);
 // it is damaged.
 bool settings_tokenizer(struct tokenizer **t, const struct options *o, struct failure *why);
 
+// A special token of the tokenizer_config.json beside the tokenizer, such as "eos_token": *to is to
+// be freed, "" if there is none. False, and why, if the file is damaged.
+bool settings_special_token(char **to, const struct options *o, const char *name,
+                            struct failure *why);
+
 // The chat template of the tokenizer's or the weights' folder, in chat_template.jinja or
 // tokenizer_config.json; with --raw none. False, and why, if there is none, or none that is known.
 bool settings_chat(struct chat **c, const struct options *o, struct failure *why);

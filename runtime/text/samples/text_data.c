@@ -3,35 +3,14 @@
 // and texts. run.sh calls it for --data FILE.jsonl.
 //
 //   text_data TOKENIZER answers|all SEQUENCE VOCABULARY INPUT TARGET TO FILE...
-#include <jansson.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/json_memory.h"
 #include "base/options.h"
 #include "text/chat/settings.h"
-#include "text/chat/text_file.h"
 #include "text/samples/samples_file.h"
 
 enum { TOKENIZER = 1, LEARN, SEQUENCE, VOCABULARY, INPUT, TARGET, TO, FILES };
-
-// The special token of tokenizer_config.json: a text, or an object with it. "": there is none.
-static char *special_token(const char *folder, const char *name)
-{
-  char path[PATH_MAX];
-  size_t length;
-  struct failure unused;
-  json_error_t error;
-  snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
-  char *text = whole_file(path, &length, &unused);
-  json_t *config = text ? json_loadb(text, length, JSON_DECODE_INT_AS_REAL, &error) : NULL;
-  const json_t *value = json_object_get(config, name);
-  if (json_is_object(value)) value = json_object_get(value, "content");
-  char *token = strdup(json_is_string(value) ? json_string_value(value) : "");
-  json_decref(config);
-  free(text);
-  return token;
-}
 
 // The text of the token that ends a turn.
 static char *turn_end(const struct tokenizer *t, const struct chat *c)
@@ -51,26 +30,32 @@ static bool make(char **argv, struct failure *why)
   struct tokenizer *tokenizer = NULL;
   struct chat *chat = NULL;
   struct failure no_template;
-  if (!settings_tokenizer(&tokenizer, &options, why)) return false;
-  settings_chat(&chat, &options, &no_template); // conversations say that there is none
-  char *ends_turn = turn_end(tokenizer, chat), *end = special_token(argv[TOKENIZER], "eos_token"),
-       *pad = special_token(argv[TOKENIZER], "pad_token");
-  const struct sampling_rules rules = {.tokenizer = tokenizer,
-                                       .chat = chat,
-                                       .turn_end = ends_turn,
-                                       .end = end,
-                                       .learns_all = strcmp(argv[LEARN], "all") == 0};
-  const int padding = *pad ? tokenizer_id(tokenizer, pad) : -1;
-  const struct samples_file file = {.rules = &rules,
-                                    .files = (const char *const *)argv + FILES,
-                                    .input = argv[INPUT],
-                                    .target = argv[TARGET],
-                                    .to = argv[TO],
-                                    .sequence = strtol(argv[SEQUENCE], NULL, 10),
-                                    .vocabulary = strtol(argv[VOCABULARY], NULL, 10),
-                                    .pad = padding > 0 ? padding : 0};
-  const bool ok = ends_turn && end && pad ? samples_write(&file, why)
-                                          : failed(why, "out of memory for the tokenizer");
+  char *ends_turn = NULL, *end = NULL, *pad = NULL;
+  bool ok = settings_tokenizer(&tokenizer, &options, why) &&
+            settings_special_token(&end, &options, "eos_token", why) &&
+            settings_special_token(&pad, &options, "pad_token", why);
+  if (ok) {
+    settings_chat(&chat, &options, &no_template); // conversations say that there is none
+    ends_turn = turn_end(tokenizer, chat);
+    ok = ends_turn || failed(why, "out of memory for the tokenizer");
+  }
+  if (ok) {
+    const struct sampling_rules rules = {.tokenizer = tokenizer,
+                                         .chat = chat,
+                                         .turn_end = ends_turn,
+                                         .end = end,
+                                         .learns_all = strcmp(argv[LEARN], "all") == 0};
+    const int padding = *pad ? tokenizer_id(tokenizer, pad) : -1;
+    const struct samples_file file = {.rules = &rules,
+                                      .files = (const char *const *)argv + FILES,
+                                      .input = argv[INPUT],
+                                      .target = argv[TARGET],
+                                      .to = argv[TO],
+                                      .sequence = strtol(argv[SEQUENCE], NULL, 10),
+                                      .vocabulary = strtol(argv[VOCABULARY], NULL, 10),
+                                      .pad = padding > 0 ? padding : 0};
+    ok = samples_write(&file, why);
+  }
   free(ends_turn);
   free(end);
   free(pad);

@@ -5,13 +5,18 @@ local nn, methods, modes = plan.nn, base.module_methods, base.modes_of_modules
 
 -- ------------------------------------------------------------------------------------- containers
 
+-- The members of a table by name, each of a kind; what: words for messages behind the member's name.
+local function take_by_name(self, given, class, kind, what)
+  for name, member in pairs(base.expect(given or {}, "table", "what " .. class .. " is given")) do
+    base.expect(name, "string", "a name in " .. class)
+    self[name] = base.expect(member, kind, class .. "'s member '" .. name .. "'" .. what)
+  end
+end
+
 --- # Modules
 --- nn.ModuleDict(modules?): modules by name: `dict.name`, `dict["name"]`, `pairs` goes through them in the names' order.
 nn.ModuleDict = nn.module("ModuleDict", function(self, modules)
-  for name, member in pairs(base.expect(modules or {}, "table", "what nn.ModuleDict is given")) do
-    base.expect(name, "string", "a name in nn.ModuleDict")
-    self[name] = base.expect(member, "module", "nn.ModuleDict's member '" .. name .. "'")
-  end
+  take_by_name(self, modules, "nn.ModuleDict", "module", "")
   function self:forward() fail("a ModuleDict is not called: call its modules") end
 end)
 
@@ -26,10 +31,7 @@ end)
 
 --- nn.ParameterDict(parameters?): parameters by name: `dict.name`.
 nn.ParameterDict = nn.module("ParameterDict", function(self, parameters)
-  for name, member in pairs(base.expect(parameters or {}, "table", "what nn.ParameterDict is given")) do
-    base.expect(name, "string", "a name in nn.ParameterDict")
-    self[name] = base.expect(member, "tensor", "nn.ParameterDict's member '" .. name .. "', an nn.Parameter,")
-  end
+  take_by_name(self, parameters, "nn.ParameterDict", "tensor", ", an nn.Parameter,")
   function self:forward() fail("a ParameterDict is not called: its members are tensors") end
 end)
 
