@@ -18,7 +18,7 @@ die() { printf 'setup.sh: %s\n' "$*" >&2; exit 1; }
 
 packages=(gcc g++ make cmake ninja-build pkg-config liblua5.4-dev libjansson-dev libminizip-dev zlib1g-dev libcmocka-dev
   libopenblas-dev libdnnl-dev libonig-dev libutf8proc-dev node-d3)
-test_packages=(libopenmpi-dev openmpi-bin clang clang-format libomp-dev gfortran curl ccache)
+test_packages=(libopenmpi-dev openmpi-bin clang clang-format libomp-dev gfortran curl ccache xz-utils)
 
 ci_packages=(chromium chromium-driver python3) # a browser looks at the pages of --report
 soak_packages=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge) # jobs in a real queue
