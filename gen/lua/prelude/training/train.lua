@@ -76,6 +76,16 @@ local function samples_of(batch)
   return first or fail("microbatches cut the first dimension of the batch's inputs, and there is none")
 end
 
+-- An input that each step draws: it has the placement that distribute gives it.
+local function take_fresh(name, d)
+  if base.is_reordered(d.shape, d.placed) then
+    fail("the batch's %s: what is drawn anew cannot be in the order of a balanced context; draw it within forward", name)
+  end
+  return base.drawn_input(d, function(x)
+    return core.redistribute(x, base.placed_in_graph(d.placed), nil, nil, "distribute: '" .. name .. "'")
+  end)
+end
+
 -- The inputs of a step as tensors, by name. microbatches: each takes its samples of them.
 local function take_batch(batch, who)
   local tensors, tokens = {}, nil
@@ -88,9 +98,13 @@ local function take_batch(batch, who)
     end
     local d = base.described(description)
     tokens = check_tokens(name, d, tokens)
-    local reorders = base.is_reordered(d.shape, d.placed)
-    tensors[name] = core.add_batch(name, d.shape, d.init, d.a, d.b,
-      base.placed_in_graph(reorders and base.without_context(d.placed) or d.placed), d.line, d.type)
+    if d.fresh then
+      tensors[name] = take_fresh(name, d)
+    else
+      local reorders = base.is_reordered(d.shape, d.placed)
+      tensors[name] = core.add_batch(name, d.shape, d.init, d.a, d.b,
+        base.placed_in_graph(reorders and base.without_context(d.placed) or d.placed), d.line, d.type)
+    end
     if base.time and #d.shape > 0 then
       tensors[name] = core.redistribute(tensors[name], {[base.time] = base.shard(0)}, nil, nil,
         "the samples of a micro-batch")
@@ -99,7 +113,7 @@ local function take_batch(batch, who)
   within_documents(batch, tensors)
   for name, description in pairs(batch) do
     local d = base.described(description)
-    if base.is_reordered(d.shape, d.placed) then
+    if not d.fresh and base.is_reordered(d.shape, d.placed) then
       local documents = packed[tensors[name]]
       tensors[name] = base.in_order(tensors[name], base.context_of(d.placed))
       packed[tensors[name]] = documents
