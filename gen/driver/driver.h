@@ -75,7 +75,7 @@ void emit_rest(const struct buffer *programs);
 /* Whether the program has a product for which oneDNN pays; in a pipeline, whether that of any place
    has one. */
 bool multiplies_by_onednn(void);
-/* Of a program that trains on tokens, with labels that may be -100; see struct text_inputs. */
+/* Of a program on tokens, with labels that may be -100; see struct text_inputs. */
 struct text_inputs text_inputs(void);
 
 /* ----------------------------------------------------------------------------- runtime_files.c */
