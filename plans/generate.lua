@@ -29,6 +29,11 @@ local args = settings{
   {"slots", 1, "sequences at once"},
   {"prefill", 128, "tokens of a prompt that one step takes", search = {32, 512}},
   {"cache_dtype", "float32", "the type of the caches", choices = {"float32", "bfloat16"}},
+  {"caches", "auto", "what is kept of earlier tokens: keys and values, or what they can be made of again",
+    choices = {"auto", "fast", "small"}},
+  {"device", nil, "of the simulated call: H100, H200, A100, B200", type = "text"},
+  {"cluster", nil, "where the ranks run: dgx-h100, or a file, .json", type = "text"},
+  {"memory", nil, "of a rank, such as 80GiB; by default the cluster's, else no limit", type = "text"},
   {"long_rope", false, "of LongRoPE's factors those for long sequences, for all sequences"},
   {"weight_dtype", "float32", "the type in which weights are stored", choices = {"float32", "bfloat16", "int8"}},
 }
@@ -39,7 +44,9 @@ end
 for _, rotary in ipairs{c.rotary or {}, c.sliding_rotary} do
   rotary.scaling = hugging_face.scaling_within(rotary.scaling, context, args.long_rope)
 end
-local mesh = device_mesh(cp > 1 and { {"cp", cp}, {"tp", tp} } or { {"tp", tp} })
+local dims = cp > 1 and { {"cp", cp}, {"tp", tp} } or { {"tp", tp} }
+dims.device, dims.cluster, dims.memory = args.device, args.cluster, args.memory
+local mesh = device_mesh(dims)
 local model, names, vocab
 if archive then
   local about
@@ -58,6 +65,7 @@ return generate{
   slots = args.slots,
   prefill = args.prefill,
   cache_dtype = args.cache_dtype,
+  caches = args.caches,
   weight_dtype = args.weight_dtype,
   names = names,
 }

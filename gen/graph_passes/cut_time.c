@@ -26,6 +26,7 @@
 #include "graph_passes/graph_passes.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* ------------------------------------------------------------------- operations of an entry */
 
@@ -118,9 +119,9 @@ static void make_attention(struct cutting *c, struct entry *e, int i)
     struct shape cache = {.ndim = 4,
                           .size = {plan_options->generate.slots, groups,
                                    plan_options->generate.context, s[1].size[3]}};
-    kept->k = add_state_cache(op, "k", cache, type, c);
+    kept->k = add_state_cache(op, "k", cache, type, c, kept_for(c, op, "the keys"));
     cache.size[3] = s[2].size[3];
-    kept->v = add_state_cache(op, "v", cache, type, c);
+    kept->v = add_state_cache(op, "v", cache, type, c, kept_for(c, op, "the values"));
   }
   const int64_t each = s[0].size[1] / groups;
   struct shape grouped = {.ndim = 5,
@@ -173,7 +174,8 @@ static void make_sum(struct cutting *c, struct entry *e, const struct op *op)
   const int dim = c->along[op->in[0]].dim;
   const int made = tokens_of_call(c, e, op, op->in[0], OF_ALL), x = rows_in_entry(e, op, made, dim);
   const struct shape shape = graph->value[x].shape;
-  const int cache = cache_of_value(c, op, op->out, "sum", 1, shape.size[2]);
+  const int cache = cache_of_value(c, op, op->out, "sum", 1, shape.size[2],
+                                   text("the sum so far of %s", reader_name(op)));
   const struct op sum = {.kind = OP_running_sum, .nin = 4, .in = {x, cache, e->slot, e->start}};
   const int y = append_op_shaped(op_in_entry(e, op, sum), shape);
   e->made[op->out][OF_ALL] =
@@ -262,6 +264,13 @@ static int first_made(const struct cutting *c, const struct entry *e, int value)
   return c->along[value].dim == NONE && graph->value[value].op == NONE ? value : NONE;
 }
 
+static bool is_made_for_all_calls(const struct cutting *c, const struct call *call)
+{
+  for (int k = 0; k < call->nout; k++)
+    if (call->out[k] < c->known && c->again[call->out[k]]) return true;
+  return false;
+}
+
 /* The calls of modules in the entry, which has their operations; styles belong to calls. at[i]:
    where the operations for the i-th one begin in the order. */
 static void add_calls(const struct cutting *c, const struct entry *e, const int *at)
@@ -280,6 +289,10 @@ static void add_calls(const struct cutting *c, const struct entry *e, const int 
     while (made < call.nout && (call.out[made] = first_made(c, e, call.out[made])) != NONE) made++;
     if (!complete || !made) call.nin = made = 0;
     call.nout = made;
+    if (!made && is_made_for_all_calls(c, &c->call[i])) { /* styles have nothing to ask of it */
+      number[i] = call.parent;
+      continue;
+    }
     number[i] = graph->ncall;
     GROW(graph->call, graph->ncall, graph->call_room);
     graph->call[graph->ncall++] = call;
@@ -290,6 +303,7 @@ static void make_any(struct cutting *c, struct entry *e, int i)
 {
   const struct op op = graph->op[i]; /* a copy: operations are added */
   const int entered = op.nout ? carry_entered_by(c, op.out) : NONE;
+  c->reader = i;
   if (i == c->text) {
     e->made[op.out][OF_ALL] = e->own;
   } else if (c->scan_of[i] != NONE) {
@@ -314,7 +328,9 @@ static void make_entry(struct cutting *c, struct entry *e)
   for (int v = 0; v < c->known; v++)
     for (int form = 0; form < FORMS; form++) e->made[v][form] = NONE;
   e->gathered = alloc((size_t)c->known * sizeof *e->gathered);
-  for (int v = 0; v < c->known; v++) e->gathered[v] = NONE;
+  e->of_all = alloc((size_t)c->known * sizeof *e->of_all);
+  for (int v = 0; v < c->known; v++) e->gathered[v] = e->of_all[v] = NONE;
+  e->places = NONE;
   e->settled = alloc((size_t)c->known * sizeof *e->settled);
   for (int v = 0; v < c->known; v++) e->settled[v] = NONE;
   e->state = alloc((size_t)(c->ncarry + 1) * sizeof *e->state);
@@ -402,33 +418,58 @@ static int find_text(void)
   return NONE;
 }
 
-void cut_time(void)
+/* What the pass knows of the whole text. */
+static struct cutting known_of_text(void)
 {
-  if (find_text() == NONE) return;
-  write_out_attention(graph->value[graph->op[find_text()].out].shape.size[1]);
   struct cutting c = {.text = find_text(),
                       .known = graph->nvalue,
                       .n = graph->norder,
                       .op = graph->order,
                       .ncall = graph->ncall,
                       .call = graph->call};
+  const size_t values = (size_t)c.known, operations = (size_t)graph->nop;
   c.length = graph->value[graph->op[c.text].out].shape.size[1];
-  c.along = alloc((size_t)c.known * sizeof *c.along);
-  c.wanted = alloc((size_t)c.known * sizeof *c.wanted);
-  c.counts = alloc((size_t)c.known * sizeof *c.counts);
-  c.live = alloc((size_t)graph->nop * sizeof *c.live);
-  c.kept = alloc((size_t)c.known * sizeof *c.kept);
-  for (int v = 0; v < c.known; v++) c.kept[v] = NONE;
-  c.caches = alloc((size_t)graph->nop * sizeof *c.caches);
-  c.window = alloc((size_t)graph->nop * sizeof *c.window);
-  c.keys = alloc((size_t)c.known * sizeof *c.keys);
-  c.ahead = alloc((size_t)c.known * sizeof *c.ahead);
-  c.own = alloc((size_t)c.known * sizeof *c.own);
-  for (int v = 0; v < c.known; v++) c.keys[v] = NONE;
-  for (int v = 0; v < c.known; v++) c.along[v] = (struct token_axis){NONE, 1, 0, 0, 0};
-  for (int i = 0; i < graph->nop; i++) c.caches[i] = (struct caches){NONE, NONE};
+  c.along = alloc(values * sizeof *c.along);
+  c.wanted = alloc(values * sizeof *c.wanted);
+  c.counts = alloc(values * sizeof *c.counts);
+  c.live = alloc(operations * sizeof *c.live);
+  c.kept = alloc(values * sizeof *c.kept);
+  c.caches = alloc(operations * sizeof *c.caches);
+  c.window = alloc(operations * sizeof *c.window);
+  c.keys = alloc(values * sizeof *c.keys);
+  c.ahead = alloc(values * sizeof *c.ahead);
+  c.own = alloc(values * sizeof *c.own);
+  c.array = alloc(values * sizeof *c.array);
+  c.tried = alloc(values * sizeof *c.tried);
+  c.again = alloc(values * sizeof *c.again);
+  c.reads_smaller = alloc(operations * sizeof *c.reads_smaller);
+  c.instead = alloc(operations * sizeof *c.instead);
+  for (int v = 0; v < c.known; v++) {
+    c.kept[v] = c.keys[v] = NONE;
+    c.along[v] = (struct token_axis){NONE, 1, 0, 0, 0};
+  }
+  for (int i = 0; i < graph->nop; i++) {
+    c.caches[i] = (struct caches){NONE, NONE};
+    c.instead[i] = "";
+  }
   find_carries(&c);
   find_tokens(&c);
+  find_smaller(&c);
+  return c;
+}
+
+void cut_time(void)
+{
+  if (find_text() == NONE) return;
+  const int64_t length = graph->value[graph->op[find_text()].out].shape.size[1];
+  write_out_attention(length, NULL);
+  struct cutting c = known_of_text();
+  if (plan_options->generate.caches == SMALL_CACHES) {
+    write_out_attention(length, c.reads_smaller);
+    c = known_of_text();
+  } else {
+    memset(c.again, 0, (size_t)c.known * sizeof *c.again);
+  }
   find_wanted(&c);
   for (int i = 0; i < c.outputs.n; i++) graph->value[c.outputs.at[i]].is_output = false;
   graph->order = NULL;

@@ -35,6 +35,30 @@ family() {
   "$TOOLS/compare_answers" greedy "$from/generate.json" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
 }
 
+# latent NAME DEFINITIONS...: DeepSeek-V3 keeps its latent and the rotary key, 24 numbers a token, not keys and values of 112.
+latent() {
+  local name=$1 from=$golden/families/deepseek_v3
+  make "$name" "${@:2}" -D config="$from/config.json" -D caches=small || return
+  grep -q 'from rms_norm \[1, [0-9]*, 16\] and rotary \[1, 1, [0-9]*, 8\]: 24 numbers a token' "$WORK/$name/plan.txt" || fail "$name: $(sed -n '/^caches/,/^memory/p' "$WORK/$name/plan.txt")"
+  "$TOOLS/compare_answers" prompts "$from/generate.json" > "$WORK/$name.jsonl"
+  run "$name" "$WORK/$name.out" --weights "$from/model.safetensors" --prompts "$WORK/$name.jsonl" --tokens 12 || return
+  echo "$name:"
+  "$TOOLS/compare_answers" greedy "$from/generate.json" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
+}
+
+# memory_decides: of many layers the small caches are taken where keys and values do not fit.
+memory_decides() {
+  local from=$golden/families/deepseek_v3 caches
+  sed 's/"num_hidden_layers": 3/"num_hidden_layers": 12/; s/"max_position_embeddings": 64/"max_position_embeddings": 1024/' "$from/config.json" > "$WORK/deep.json"
+  for caches in fast small; do
+    "$TPGEN" plans/generate.lua -o "$WORK/deep_$caches" -D config="$WORK/deep.json" -D context=1024 -D prefill=8 -D tp=2 -D memory=$([ $caches = fast ] && echo 1GiB || echo 3MiB) > "$WORK/deep.said" 2>&1 ||
+      fail "caches by memory: $(tail -n 1 "$WORK/deep.said")"
+    grep -q "^  $caches: a rank needs " "$WORK/deep_$caches/plan.txt" || fail "caches by memory: $(sed -n '/^caches/,/^memory/p' "$WORK/deep_$caches/plan.txt")"
+  done
+  # 12 layers, 1,024 tokens, 24 numbers of 4 bytes
+  grep -q '^  cache *1,179,648 B' "$WORK/deep_small/plan.txt" || fail "caches by memory: $(grep '^  cache ' "$WORK/deep_small/plan.txt")"
+}
+
 # scores NAME: the program of olmo2 scores texts as transformers does, and computes the same in pieces of all sizes.
 scores() {
   local to=$WORK/$1 from=$golden/families/olmo2
@@ -90,6 +114,10 @@ beside "$WORK/2.log" archive lfm2_tp2 plain lfm2 -D prefill=8 -D slots=2 -D tp=2
 beside "$WORK/3.log" archive opt_cuda cuda opt -D prefill=16 -D slots=2
 beside "$WORK/6.log" recurrent mamba2_tp2 plain mamba2 -D prefill=7 -D slots=3 -D tp=2
 beside "$WORK/7.log" recurrent qwen3_next plain qwen3_next -D prefill=8 -D slots=2
+beside "$WORK/latent.log" latent latent_tp2 plain plans/generate.lua -D context=32 -D prefill=8 -D slots=3 -D tp=2
+in_ci beside "$WORK/latent_2.log" latent latent_one sanitized plans/generate.lua -D context=32 -D prefill=5
+in_ci beside "$WORK/latent_3.log" latent latent_cuda cuda plans/generate.lua -D context=32 -D prefill=8 -D slots=2
+beside "$WORK/memory.log" memory_decides
 beside "$WORK/bloom.log" archive bloom plain bloom -D prefill=7 -D slots=3 -D tp=2
 in_ci beside "$WORK/8.log" recurrent rwkv sanitized rwkv -D prefill=5
 in_ci beside "$WORK/9.log" recurrent mamba2_cuda cuda mamba2 -D prefill=8 -D slots=3
