@@ -8,7 +8,8 @@ local_mpi=yes
 runtime_plan=plans/generate.lua
 . "$root/tests/scripts/programs.sh"
 make_runtimes plain sanitized cuda
-of=$golden/causal plan=tests/plans/causal/plan.lua
+of=$golden/causal plan=tests/plans/causal/plan.lua archives=$WORK/archives
+mkdir -p "$archives" && tar -xJf "$of/archives.tar.xz" -C "$archives"
 
 # run NAME OUTPUT ARGUMENTS...: runs all ranks of $WORK/NAME.
 run() {
@@ -78,7 +79,7 @@ scores() {
 
 # archive NAME KIND FAMILY DEFINITIONS...
 archive() {
-  make "$1" "$2" plans/generate.lua -D model="$of/$3.pt2" -D context=64 "${@:4}" && of_transformers "$1" "$3"
+  make "$1" "$2" plans/generate.lua -D model="$archives/$3.pt2" -D context=64 "${@:4}" && of_transformers "$1" "$3"
 }
 
 # recurrent NAME KIND FAMILY DEFINITIONS...: the model in the plan language, with weights of transformers.
@@ -111,6 +112,7 @@ refused() {
 if [ -z "${MODELS:-}" ]; then # MODELS="mamba2 rwkv": these own models alone, in all ways; DRAWN=600: so many drawn ones
 beside "$WORK/1.log" archive exaone4 plain exaone4 -D prefill=7 -D slots=3
 beside "$WORK/2.log" archive lfm2_tp2 plain lfm2 -D prefill=8 -D slots=2 -D tp=2
+beside "$WORK/gpt_oss.log" archive gpt_oss plain gpt_oss -D prefill=8 -D slots=2
 beside "$WORK/3.log" archive opt_cuda cuda opt -D prefill=16 -D slots=2
 beside "$WORK/6.log" recurrent mamba2_tp2 plain mamba2 -D prefill=7 -D slots=3 -D tp=2
 beside "$WORK/7.log" recurrent qwen3_next plain qwen3_next -D prefill=8 -D slots=2
