@@ -99,12 +99,85 @@ static void widen_for_slots(struct cutting *c)
   }
 }
 
+/* The dimension of the mesh whose ranks share the context of the caches, or NONE. */
+static int context_dimension(const struct cutting *c)
+{
+  return (int)number_of(&graph->op[c->text], "over") - 1;
+}
+
+static void add_attention_caches(struct cutting *c, const struct op *op, struct caches *kept,
+                                 struct shape k, struct shape v)
+{
+  const enum type type = number_of(&graph->op[c->text], "bfloat16") ? BF16 : F32;
+  const int over = context_dimension(c);
+  struct shape cache = {
+      .ndim = 4,
+      .size = {plan_options->generate.slots, k.size[1], plan_options->generate.context, k.size[3]}};
+  if (over != NONE) {
+    const int64_t parts = graph->mesh.size[over];
+    cache = (struct shape){.ndim = 5,
+                           .size = {cache.size[0], parts, cache.size[1],
+                                    (cache.size[2] + parts - 1) / parts, cache.size[3]}};
+  }
+  kept->k = add_state_cache(op, "k", cache, type, c, kept_for(c, op, "the keys"));
+  cache.size[cache.ndim - 1] = v.size[3];
+  kept->v = add_state_cache(op, "v", cache, type, c, kept_for(c, op, "the values"));
+  if (over == NONE) return;
+  graph->value[kept->k].layout.on[over] = graph->value[kept->v].layout.on[over] =
+      (struct placement){.kind = SHARD, .dim = 1};
+}
+
+/* An operation of the entry on one value or two. */
+static int computed(const struct entry *e, const struct op *origin, enum op_kind kind, int a, int b)
+{
+  const struct op op = {.kind = kind, .nin = b == NONE ? 1 : 2, .in = {a, b == NONE ? 0 : b}};
+  return append_op(op_in_entry(e, origin, op));
+}
+
+/* Over the parts, the first dimension; the sum on all ranks. */
+static int over_parts(const struct entry *e, const struct op *origin, enum op_kind kind, int x,
+                      int over)
+{
+  struct op op = {.kind = kind, .nin = 1, .in = {x}, .dims = 1, .scalar = kind == OP_sum};
+  x = append_op(op_in_entry(e, origin, op));
+  if (kind != OP_sum) return x;
+  op = (struct op){.kind = OP_redistribute,
+                   .nin = 1,
+                   .in = {x},
+                   .type = F32,
+                   .backward_type = F32,
+                   .asked = 1u << over,
+                   .why = "attention over all parts of the context"};
+  return append_op(op_in_entry(e, origin, op));
+}
+
+/* Attention over all keys, from that over parts of them and the logarithms of its rows' sums: as
+   nn.KVCache. A row that sees no key is zeros. */
+static int merged_parts(const struct entry *e, const struct op *op, int y, int over)
+{
+  static const double least = -3.4028234663852886e38, small = 1e-37;
+  const int logs = y + 1;
+  struct shape rows = graph->value[logs].shape;
+  const int most = computed(e, op, OP_maximum, over_parts(e, op, OP_amax, logs, over),
+                            number_in_entry(e, op, least, F32));
+  const int weight = computed(e, op, OP_exp, computed(e, op, OP_sub, logs, most), NONE);
+  int total = computed(e, op, OP_maximum, over_parts(e, op, OP_sum, weight, over),
+                       number_in_entry(e, op, small, F32));
+  rows.size[rows.ndim++] = 1;
+  const int column = view_in_entry(e, op, weight, rows);
+  y = over_parts(e, op, OP_sum, computed(e, op, OP_mul, y, column), over);
+  for (int d = 0; d < rows.ndim - 1; d++) rows.size[d] = rows.size[d + 1];
+  rows.ndim--;
+  return computed(e, op, OP_div, y, view_in_entry(e, op, total, rows));
+}
+
 /* Attention over the caches. The new tokens of a call of the second entry are of a slot each: to
    the operator they are as many sequences of one token. */
 static void make_attention(struct cutting *c, struct entry *e, int i)
 {
   const struct op *op = &graph->op[i];
   const bool by_slot = e->last == NONE && e->tokens > 1;
+  const int over = context_dimension(c);
   int in[3];
   struct shape s[3];
   for (int k = 0; k < 3; k++) {
@@ -114,28 +187,28 @@ static void make_attention(struct cutting *c, struct entry *e, int i)
   }
   struct caches *kept = &c->caches[i];
   const int64_t groups = s[1].size[1];
-  if (kept->k == NONE) {
-    const enum type type = number_of(&graph->op[c->text], "bfloat16") ? BF16 : F32;
-    struct shape cache = {.ndim = 4,
-                          .size = {plan_options->generate.slots, groups,
-                                   plan_options->generate.context, s[1].size[3]}};
-    kept->k = add_state_cache(op, "k", cache, type, c, kept_for(c, op, "the keys"));
-    cache.size[3] = s[2].size[3];
-    kept->v = add_state_cache(op, "v", cache, type, c, kept_for(c, op, "the values"));
-  }
+  if (kept->k == NONE) add_attention_caches(c, op, kept, s[1], s[2]);
   const int64_t each = s[0].size[1] / groups;
   struct shape grouped = {.ndim = 5,
                           .size = {s[0].size[0], groups, each, s[0].size[2], s[0].size[3]}};
   const int queries = view_in_entry(e, op, in[0], grouped);
   grouped.size[4] = s[2].size[3];
-  struct op cached =
-      op_in_entry(e, op,
-                  (struct op){.kind = OP_cached_attention,
-                              .nin = 7,
-                              .in = {queries, in[1], in[2], kept->k, kept->v, e->slot, e->start},
-                              .scalar = op->scalar});
+  struct op cached = op_in_entry(
+      e, op,
+      (struct op){.kind = over == NONE ? OP_cached_attention : OP_cached_attention_parts,
+                  .nin = 7,
+                  .in = {queries, in[1], in[2], kept->k, kept->v, e->slot, e->start},
+                  .scalar = op->scalar});
   set_number(&cached, "window", c->window[i]);
-  int y = append_op_shaped(cached, grouped);
+  int y;
+  if (over == NONE) {
+    y = append_op_shaped(cached, grouped);
+  } else {
+    struct shape of_parts[2] = {{.ndim = 6, .size = {graph->mesh.size[over]}}, {.ndim = 5}};
+    memcpy(of_parts[0].size + 1, grouped.size, 5 * sizeof *grouped.size);
+    memcpy(of_parts[1].size, of_parts[0].size, 5 * sizeof *grouped.size);
+    y = merged_parts(e, op, append_op_outputs(cached, of_parts, 2), over);
+  }
   y = cast_in_entry(e, op, y, op->out);
   const struct shape together = {.ndim = 4,
                                  .size = {s[0].size[0], s[0].size[1], s[0].size[2], s[2].size[3]}};
@@ -351,13 +424,6 @@ static void make_entry(struct cutting *c, struct entry *e)
 
 /* ------------------------------------------------------------------------------------ the pass */
 
-static int number_op(const struct entry *e, const struct op *origin, double number)
-{
-  return append_op_shaped(
-      op_in_entry(e, origin, (struct op){.kind = OP_full, .type = I32, .scalar = number}),
-      (struct shape){0});
-}
-
 static void begin_modules(struct entry *e)
 {
   e->modules = graph->nmodule;
@@ -369,8 +435,9 @@ static void begin_modules(struct entry *e)
 static int positions_from(const struct cutting *c, const struct entry *e, int start)
 {
   const struct op *text_op = &graph->op[c->text];
-  struct op op = {
-      .kind = OP_minimum, .nin = 2, .in = {start, number_op(e, text_op, (double)(c->length - 1))}};
+  struct op op = {.kind = OP_minimum,
+                  .nin = 2,
+                  .in = {start, number_in_entry(e, text_op, (double)(c->length - 1), I32)}};
   return append_op(op_in_entry(e, text_op, op));
 }
 

@@ -158,11 +158,12 @@ void make_stack(struct entry *e, const struct op *op);
 /* The operation in the entry, of the module and line of that of the whole text. */
 struct op op_in_entry(const struct entry *e, const struct op *origin, struct op op);
 /* Values in the entry, for an operation of the whole text: in another shape; the elements of a
-   dimension at an index; with the dimensions in another order; of the type of `like`. */
+   dimension at an index; with the dimensions in another order; a number; of the type of `like`. */
 int view_in_entry(const struct entry *e, const struct op *origin, int value, struct shape shape);
 int selected_in_entry(const struct entry *e, const struct op *origin, int value, int dim,
                       int index);
 int permuted_in_entry(const struct entry *e, const struct op *origin, int value, const char *rule);
+int number_in_entry(const struct entry *e, const struct op *origin, double number, enum type type);
 int cast_in_entry(const struct entry *e, const struct op *origin, int made, int like);
 /* A value as rows of tokens, [sequences, their tokens, all else], and back: so many tokens of each
    sequence, as in the shape, which has the call's tokens. */

@@ -23,6 +23,12 @@ int view_in_entry(const struct entry *e, const struct op *origin, int value, str
       shape);
 }
 
+int number_in_entry(const struct entry *e, const struct op *origin, double number, enum type type)
+{
+  const struct op op = {.kind = OP_full, .type = type, .scalar = number};
+  return append_op_shaped(op_in_entry(e, origin, op), (struct shape){0});
+}
+
 int selected_in_entry(const struct entry *e, const struct op *origin, int value, int dim, int index)
 {
   return append_op(op_in_entry(

@@ -226,7 +226,7 @@ function Mixture:take_parts(node, outs)
   return self:replace(node, list)
 end
 
--- rows + biases of their experts: the rows, which a product makes for it alone, and the biases [experts, n].
+-- Of a sum of a product's rows and their experts' biases: both, the biases as [experts, n].
 function Mixture:bias_of(node)
   local alpha = number(node, "alpha")
   for _, keys in ipairs{{"self", "other"}, {"other", "self"}} do

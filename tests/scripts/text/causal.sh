@@ -111,6 +111,9 @@ refused() {
 
 if [ -z "${MODELS:-}" ]; then # MODELS="mamba2 rwkv": these own models alone, in all ways; DRAWN=600: so many drawn ones
 beside "$WORK/1.log" archive exaone4 plain exaone4 -D prefill=7 -D slots=3
+beside "$WORK/parts.log" archive exaone4_cp3 plain exaone4 -D prefill=7 -D slots=3 -D cp=3
+in_ci beside "$WORK/parts_2.log" archive lfm2_cp2_tp2 sanitized lfm2 -D prefill=8 -D slots=2 -D cp=2 -D tp=2
+in_ci beside "$WORK/parts_3.log" archive exaone4_cp2_cuda cuda exaone4 -D prefill=8 -D slots=2 -D cp=2
 beside "$WORK/2.log" archive lfm2_tp2 plain lfm2 -D prefill=8 -D slots=2 -D tp=2
 beside "$WORK/gpt_oss.log" archive gpt_oss plain gpt_oss -D prefill=8 -D slots=2
 beside "$WORK/3.log" archive opt_cuda cuda opt -D prefill=16 -D slots=2

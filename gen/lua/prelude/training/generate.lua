@@ -200,10 +200,10 @@ function plan.generate(options)
   core.set_generation(slots, context, prefill, CACHES[caches])
 
   if not holds_cache(model) and options.forward == nil then
-    if over then fail("generate's context_over needs a model with nn.KVCache") end
     local given = {}
     for _, name in ipairs(INPUTS) do given[#given + 1] = inputs[name] end
-    local tokens = core.append("whole_text", given, {bfloat16 = type == "bfloat16" and 1 or 0, shapes = {{1, context}}})
+    local tokens = core.append("whole_text", given, {bfloat16 = type == "bfloat16" and 1 or 0,
+      over = over and base.dims_in_graph{over}[1] + 1 or 0, shapes = {{1, context}}})
     core.set_output("logits", whole_logits(model(tokens), context))
     core.end_()
     return
