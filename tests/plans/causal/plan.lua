@@ -1,5 +1,5 @@
 -- Small causal models, each by another way of looking at earlier tokens. With -D whole=true the program runs them over whole
--- texts, [2, tokens], and writes all logits: what a program that generates must agree with. -D kind=random draws a model
+-- texts, [texts, tokens], and writes all logits: what a program that generates must agree with. -D kind=random draws a model
 -- of some of these ways, and of others: some of them look ahead.
 
 local args = settings{
@@ -7,7 +7,7 @@ local args = settings{
     "experts", "lstm", "gru", "mamba2", "rwkv", "delta", "prefix_max", "alibi", "softcap", "sinks",
     "chunks", "first_and_last", "written", "mean", "norm", "ahead", "chosen", "reversed", "late",
     "last_state", "blocks", "unmasked", "flipped", "random"}}, {"draw", 1, "of kind=random: which model", type = "whole"},
-  {"whole", false, "over whole texts"}, {"tp", 1, "ranks"}, {"tokens", 48, "of a text"}, {"slots", 1, "of the caches"},
+  {"whole", false, "over whole texts"}, {"tp", 1, "ranks"}, {"tokens", 48, "of a text"}, {"texts", 2, "of whole"}, {"slots", 1, "of the caches"},
   {"prefill", 8, "tokens of a call"}, {"cache_dtype", "float32", "of the caches"},
 }
 local dim, heads, vocab, T = 24, 6, 40, args.tokens
@@ -266,7 +266,7 @@ if args.tp > 1 then -- a GRU's hidden units by hand: auto() cuts its gates where
   parallelize(model, mesh.tp, args.kind == "gru" and {["layers.0.rnn"] = Colwise(), output = Colwise()} or auto())
 end
 if args.whole then
-  return infer{model = model, batch = {tokens = randint(vocab){2, T}},
+  return infer{model = model, batch = {tokens = randint(vocab){args.texts, T}},
     outputs = function(m, b) return {logits = m(b.tokens)} end}
 end
 return generate{model = model, vocab = vocab, context = T, slots = args.slots, prefill = args.prefill,

@@ -109,7 +109,7 @@ refused() {
   grep -q "$plan:[0-9]*: error: generate: $2" "$WORK/$1.said" || { cat "$WORK/$1.said"; fail "$1: other words"; }
 }
 
-if [ -z "${MODELS:-}" ]; then # MODELS="mamba2 rwkv": these own models alone, in all ways; DRAWN=600: so many drawn ones
+if [ -z "${MODELS:-}" ]; then # MODELS="mamba2 rwkv": these own models alone, in all ways; DRAWN=600 FIRST=1: so many drawn ones, from that one on
 beside "$WORK/1.log" archive exaone4 plain exaone4 -D prefill=7 -D slots=3
 beside "$WORK/parts.log" archive exaone4_cp3 plain exaone4 -D prefill=7 -D slots=3 -D cp=3
 in_ci beside "$WORK/parts_2.log" archive lfm2_cp2_tp2 sanitized lfm2 -D prefill=8 -D slots=2 -D cp=2 -D tp=2
@@ -148,23 +148,35 @@ for model in ${MODELS:-mixed positions window convolution shift sum norm lstm gr
     n=$((n + 1))
   done
 done
+# looks_ahead NUMBER: whether a later token moves earlier logits of the drawn model. Each place of a text is changed in turn.
+looks_ahead() {
+  local to=$WORK/proof_$1
+  make "proof_$1" plain $plan -D kind=random -D draw="$1" -D whole=true -D texts=48 > "$to.said" 2>&1 || { cat "$to.said"; fail "drawn $1: the whole texts"; return 2; }
+  "$TOOLS/whole_text" vary 48 48 40 "$to.safetensors"
+  "$to/ranks" --data "$to.safetensors" --save "$to.saved" > "$to.said" 2>&1 || { tail -n 5 "$to.said"; fail "drawn $1: the whole texts"; return 2; }
+  ! "$TOOLS/whole_text" moved "$to.saved/outputs.safetensors" 1e-4
+}
+
 # Drawn models: what is refused looks ahead somewhere, or says why it cannot be continued; all others are as over whole texts.
+# A later token proves it: it moves earlier logits or does not.
 # drawn NUMBER
 drawn() {
   if "$TPGEN" $plan -o "$WORK/drawn_$1" -D kind=random -D draw="$1" > "$WORK/drawn_$1.said" 2>&1; then
     rm -r "$WORK/drawn_$1"
     own "drawn_$1" plain random -D draw="$1" -D slots=2 -D prefill=5
+    ! looks_ahead "$1" || fail "drawn $1 looks ahead, and is not refused"
   else
     grep -q "$plan:[0-9]*: error: generate: " "$WORK/drawn_$1.said" || { cat "$WORK/drawn_$1.said"; fail "drawn $1: other words"; }
+    looks_ahead "$1" || fail "drawn $1 looks back only: $(cat "$WORK/drawn_$1.said")"
   fi
-  rm -rf "$WORK/drawn_$1" "$WORK/drawn_$1.whole"
+  rm -rf "$WORK/drawn_$1" "$WORK/drawn_$1.whole" "$WORK/proof_$1"*
 }
 count=2
 [ -z "${MODELS:-}" ] || count=0
 ! ci_cases || count=6
 ! all_cases || count=600
 count=${DRAWN:-$count}
-for ((number = 1; number <= count; number++)); do beside "$WORK/drawn_$number.log" drawn $number; done
+for ((number = ${FIRST:-1}; number < ${FIRST:-1} + count; number++)); do beside "$WORK/drawn_$number.log" drawn $number; done
 all_are_done
 # The scores are of a program of one rank.
 if [ -z "${MODELS:-}" ]; then
