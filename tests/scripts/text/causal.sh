@@ -82,6 +82,13 @@ archive() {
   make "$1" "$2" plans/generate.lua -D model="$archives/$3.pt2" -D context=64 "${@:4}" && of_transformers "$1" "$3"
 }
 
+# by_folder NAME FAMILY: the archive's program takes weights from another file, with the model's own names, and the frequencies of
+# its rotary embedding, which no such file has, from the archive.
+by_folder() {
+  python3 tests/tools/archive_weights.py "$archives/$2.pt2" "$WORK/$1.safetensors" model. || fail "$1: no weights"
+  make "$1" plain plans/generate.lua -D model="$archives/$2.pt2" -D context=64 -D prefill=8 && of_transformers "$1" "$2" --weights "$WORK/$1.safetensors"
+}
+
 # recurrent NAME KIND FAMILY DEFINITIONS...: the model in the plan language, with weights of transformers.
 recurrent() {
   make "$1" "$2" tests/plans/causal/recurrent.lua -D model="$3" "${@:4}" && of_transformers "$1" "$3" --weights "$of/$3.safetensors"
@@ -111,6 +118,7 @@ refused() {
 
 if [ -z "${MODELS:-}" ]; then # MODELS="mamba2 rwkv": these own models alone, in all ways; DRAWN=600 FIRST=1: so many drawn ones, from that one on
 beside "$WORK/1.log" archive exaone4 plain exaone4 -D prefill=7 -D slots=3
+beside "$WORK/folder.log" by_folder by_folder exaone4
 beside "$WORK/parts.log" archive exaone4_cp3 plain exaone4 -D prefill=7 -D slots=3 -D cp=3
 in_ci beside "$WORK/parts_2.log" archive lfm2_cp2_tp2 sanitized lfm2 -D prefill=8 -D slots=2 -D cp=2 -D tp=2
 in_ci beside "$WORK/parts_3.log" archive exaone4_cp2_cuda cuda exaone4 -D prefill=8 -D slots=2 -D cp=2
@@ -119,6 +127,7 @@ beside "$WORK/gpt_oss.log" archive gpt_oss plain gpt_oss -D prefill=8 -D slots=2
 beside "$WORK/3.log" archive opt_cuda cuda opt -D prefill=16 -D slots=2
 beside "$WORK/6.log" recurrent mamba2_tp2 plain mamba2 -D prefill=7 -D slots=3 -D tp=2
 beside "$WORK/7.log" recurrent qwen3_next plain qwen3_next -D prefill=8 -D slots=2
+beside "$WORK/caches.log" own caches plain caches -D prefill=5 -D slots=2 -D tp=2 -D cp=2
 beside "$WORK/latent.log" latent latent_tp2 plain plans/generate.lua -D context=32 -D prefill=8 -D slots=3 -D tp=2
 in_ci beside "$WORK/latent_2.log" latent latent_one sanitized plans/generate.lua -D context=32 -D prefill=5
 in_ci beside "$WORK/latent_3.log" latent latent_cuda cuda plans/generate.lua -D context=32 -D prefill=8 -D slots=2
