@@ -6,7 +6,7 @@ local args = settings{
   {"kind", "mixed", "the model", choices = {"attention", "window", "convolution", "shift", "sum", "positions", "mixed",
     "experts", "lstm", "gru", "mamba2", "rwkv", "delta", "prefix_max", "alibi", "softcap", "sinks",
     "chunks", "first_and_last", "written", "mean", "norm", "ahead", "chosen", "reversed", "late",
-    "last_state", "blocks", "unmasked", "flipped", "random", "caches"}}, {"draw", 1, "of kind=random: which model", type = "whole"},
+    "last_state", "blocks", "unmasked", "flipped", "random", "caches", "padding"}}, {"draw", 1, "of kind=random: which model", type = "whole"},
   {"whole", false, "over whole texts"}, {"tp", 1, "ranks"}, {"cp", 1, "ranks that share caches"}, {"tokens", 48, "of a text"}, {"texts", 2, "of whole"}, {"slots", 1, "of the caches"},
   {"prefill", 8, "tokens of a call"}, {"cache_dtype", "float32", "of the caches"},
 }
@@ -139,6 +139,8 @@ local function mixed(self, kind, x)
   local y
   if scores[kind] then
     y = scores[kind](self, q, k, v, i, j)
+  elseif kind == "padding" then -- some tokens are hidden by what they are
+    y = F.scaled_dot_product_attention(q, k, v, {attn_mask = F.logical_and(j:le(i), x:narrow(2, 0, 1):view(s[1], 1, 1, t):gt(0))})
   elseif kind == "ahead" then
     y = F.scaled_dot_product_attention(q, k, v)
   elseif kind == "caches" then
