@@ -9,6 +9,7 @@ local args = settings{
     "last_state", "blocks", "unmasked", "flipped", "random", "caches", "padding"}}, {"draw", 1, "of kind=random: which model", type = "whole"},
   {"whole", false, "over whole texts"}, {"tp", 1, "ranks"}, {"cp", 1, "ranks that share caches"}, {"tokens", 48, "of a text"}, {"texts", 2, "of whole"}, {"slots", 1, "of the caches"},
   {"prefill", 8, "tokens of a call"}, {"cache_dtype", "float32", "of the caches"},
+  {"keep", "auto", "what caches keep"},
 }
 local dim, heads, vocab, T = 24, 6, 40, args.tokens
 local mesh = device_mesh{{"cp", args.cp}, {"tp", args.tp}}
@@ -276,4 +277,4 @@ if args.whole then
     outputs = function(m, b) return {logits = m(b.tokens)} end}
 end
 return generate{model = model, vocab = vocab, context = T, slots = args.slots, prefill = args.prefill,
-  cache_dtype = args.cache_dtype, context_over = args.cp > 1 and mesh.cp or nil}
+  cache_dtype = args.cache_dtype, caches = args.keep, context_over = args.cp > 1 and mesh.cp or nil}
