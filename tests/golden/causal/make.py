@@ -33,6 +33,7 @@ FAMILIES = {
     "deepseek_v3": dict(num_key_value_heads=4, n_routed_experts=4, n_group=1, topk_group=1, first_k_dense_replace=1,
                         moe_intermediate_size=32, kv_lora_rank=16, q_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8,
                         v_head_dim=8, n_shared_experts=1, **EXPERTS),
+    "mpt": dict(d_model=32, n_heads=4, n_layers=2, max_seq_len=256, expansion_ratio=2),
     "lfm2": dict(layer_types=["conv", "full_attention"], conv_L_cache=3),
 }
 RECURRENT = {
@@ -42,7 +43,7 @@ RECURRENT = {
     "qwen3_next": dict(layer_types=["linear_attention", "full_attention"], mlp_only_layers=[0, 1], linear_num_value_heads=4,
                        linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8, linear_conv_kernel_dim=4),
 }
-OF_TESTS = ["bloom", "exaone4", "gpt_neox", "gpt_oss", "lfm2", "opt", *RECURRENT]
+OF_TESTS = ["bloom", "exaone4", "gpt_neox", "gpt_oss", "lfm2", "mpt", "opt", *RECURRENT]
 
 
 class Logits(torch.nn.Module):
