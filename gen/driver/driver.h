@@ -102,6 +102,12 @@ void run_schedule_query(void);
    for decide_reductions(), from the pass `plan` on. */
 void decide_placements(void (*passes)(void));
 
+/* ------------------------------------------------------------------------------------ caches.c */
+
+/* Decides what the caches of a program keep, before the pass `cut_time`. passes: as for
+   decide_reductions(), from that pass on. */
+void decide_caches(void (*passes)(void));
+
 /* -------------------------------------------------------------------------------- reductions.c */
 
 /* Decides where gradients of several batches are reduced, before the pass `optimize`. passes: runs

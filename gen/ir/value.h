@@ -67,6 +67,7 @@ struct value {
   int style;         /* that placed this parameter, or NONE */
   int pieces;        /* the number of its pieces, or 0; apart: each piece is contiguous */
   const char *alias; /* PARAMETER: its name in files of others, or NULL */
+  const char *why;   /* CACHE: for which operation it is kept; or NULL */
   /* PARAMETER, STATE: files hold it as a part of a larger tensor of its name: along `file_dim` the
      part begins at `file_first` of `file_size`; 0: it is the whole tensor. A parameter with
      file_first above 0 follows the one before it, which is the part before it. */

@@ -273,12 +273,13 @@ static int set_validated(lua_State *L)
   return 0;
 }
 
-/* set_generation(slots, context, prefill) */
+/* set_generation(slots, context, prefill, enum cache_choice) */
 static int set_generation(lua_State *L)
 {
   plan_options->generate.slots = (int)luaL_checkinteger(L, 1);
   plan_options->generate.context = (int)luaL_checkinteger(L, 2);
   plan_options->generate.prefill = (int)luaL_checkinteger(L, 3);
+  plan_options->generate.caches = (int)luaL_checkinteger(L, 4);
   return 0;
 }
 

@@ -188,7 +188,7 @@ static bool is_zero(const struct tensor *t)
 struct filling {
   struct members members;
   const struct kept **from;
-  struct archive weights, adapter, data;
+  struct archive weights, adapter, data, exported; // exported: the plan's own archive
   struct surplus_patterns patterns;
   struct checks *checks; // NULL: does not verify
   struct failure *note;
@@ -232,6 +232,18 @@ static bool missing(const struct archive *archive, const struct member *m, size_
                 m->alias ? " (" : "", m->alias ? m->alias : "", m->alias ? ")" : "", more);
 }
 
+// A model has numbers beside its weights, such as the frequencies of a rotary embedding. Other
+// files lack them; the archive that the program was made from has them. NULL: it is no such number.
+static const struct kept *exported_constant(struct filling *f, const struct member *m)
+{
+  struct failure why;
+  if (!program->exported || f->goes_on) return NULL;
+  if (!f->exported.nfiles && !archive_open(&f->exported, program->weights, &why)) return NULL;
+  if (strcmp(f->exported.files[0].exported, program->exported) != 0) return NULL;
+  const struct kept *found = archive_find(&f->exported, m->name);
+  return found && found->entry->is_constant ? found : NULL;
+}
+
 // Takes all tensors of a role from the archive; weights may lack the adapters.
 static bool take(struct filling *f, struct archive *archive, enum role role, struct failure *why)
 {
@@ -244,6 +256,7 @@ static bool take(struct filling *f, struct archive *archive, enum role role, str
     if (!look_up(archive, m, &f->from[i], why)) return false;
     if (!f->from[i] && role == PARAMETER && !f->goes_on)
       f->from[i] = surplus_tied(archive, m, &f->members);
+    if (!f->from[i] && role == PARAMETER) f->from[i] = exported_constant(f, m);
     if (f->from[i] && !fits(f->from[i], m, why)) return false;
     if (f->from[i] || (archive == &f->weights && role == PARAMETER && !f->goes_on &&
                        (adapters_have(m->name) || surplus_may_lack(m, &f->patterns))))
@@ -482,6 +495,7 @@ bool tensors_fill(const struct origins *from, struct progress *at, struct failur
   archive_close(&f.weights);
   archive_close(&f.adapter);
   archive_close(&f.data);
+  archive_close(&f.exported);
   free(f.from);
   table_free(&f.members);
   return ok;
