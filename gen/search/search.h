@@ -56,6 +56,17 @@ struct candidate {
   double order;
 };
 
+/* What trials decided about a candidate's program: its check takes it as given. */
+enum { MOST_PLACES = 64 };
+struct decided {
+  bool is_given;
+  enum { NO_CHOICE, REDUCED_EACH, ADDED_UP_WHOLE } gradients; /* of several batches */
+  struct levels {
+    bool is_known;
+    int level, n, next;    /* of modules; the first n of them have the next one */
+  } of_place[MOST_PLACES]; /* of a pipeline: what is made again within memory */
+};
+
 /* What a process found about a candidate. Shared memory. */
 struct evaluated {
   bool is_there; /* the program's figures */
@@ -72,7 +83,8 @@ struct evaluated {
   char device[64];
   int64_t memory, reserve;
   int64_t least_with_whole_sums; /* of a rank's memory, if whole gradients were added up */
-  char why[LONGEST_WHY];         /* not: the message */
+  struct decided decided;
+  char why[LONGEST_WHY]; /* not: the message */
 };
 
 /* ------------------------------------------------------------------------------------- space.c */

@@ -135,7 +135,7 @@ within() { # SECONDS NAME ARGUMENTS...
 in_ci within 16 "8B on 128" plans/llama3.lua -D preset=8b -D batch=256 --cluster dgx-h100:16
 more within 40 "70B on 512" plans/llama3.lua -D preset=70b -D batch=1024 --cluster dgx-h100:64
 more within 60 "405B on 1024" plans/llama3.lua -D preset=405b -D batch=128 --cluster dgx-h100:128
-more within 90 "DeepSeek-V3 on 2048" plans/moe.lua -D preset=deepseek-v3 -D batch=4096 --cluster dgx-h100:256
+more within 60 "DeepSeek-V3 on 2048" plans/moe.lua -D preset=deepseek-v3 -D batch=4096 --cluster dgx-h100:256
 
 # ---- ends
 large=(plans/llama3.lua -D preset=8b -D batch=256 -D dtype=bfloat16 --search --cluster dgx-h100:16)
