@@ -276,6 +276,8 @@ static void probe_settings(struct search *s)
       space->at[of[i]].refused = job[i].to->why;
     else if (space->at[of[i]].kind == SEARCH_STAGES && !job[i].to->has_stages)
       space->at[of[i]].refused = "the plan makes no pipeline of its ranks";
+    else if (space->at[of[i]].kind == SEARCH_STAGES)
+      space->pieces = job[i].to->pieces, space->listed = job[i].to->listed;
   const int experts = space->of_kind[SEARCH_EXPERTS];
   if (experts != NONE && !space->at[experts].pinned && s->probes.of[0].experts <= 0)
     space->at[experts].refused = "the model has no experts";

@@ -37,11 +37,14 @@ struct search_space {
   int cards;                 /* of a node */
   struct link intra, inter;
   const char *device;
-  int64_t batch;    /* samples of a step; 0: the plan says it */
-  int batch_at;     /* the plan's setting `batch`, in plan_options; or NONE */
-  bool sets_batch;  /* the search says it: a sample for each device */
-  int64_t memory;   /* of a rank, that it may have; 0: no limit */
-  int layers;       /* 0: not known */
+  int64_t batch;   /* samples of a step; 0: the plan says it */
+  int batch_at;    /* the plan's setting `batch`, in plan_options; or NONE */
+  bool sets_batch; /* the search says it: a sample for each device */
+  int64_t memory;  /* of a rank, that it may have; 0: no limit */
+  int layers;      /* 0: not known */
+  int pieces;      /* so many stages have the modules of the list of which stages are made, */
+  int listed;      /* and so many modules it has: fewer pieces, where some run beside others; 0: not
+                      known. More stages are not made of the list */
   bool of_parallel; /* the settings are those of train's parallel = auto{...} */
   int ngiven;       /* what the command line defines, or auto{...} says */
   struct definition *given;
@@ -77,6 +80,7 @@ struct evaluated {
   int64_t samples; /* of its batch: the first size of its first input; 0: it has none */
   int ranks, devices, node, cards;
   bool has_stages;
+  int pieces, listed;         /* of stages: struct search_space */
   bool has_cluster, is_usual; /* is_usual: only the device is known, and not how many */
   bool is_machine;            /* the cluster is this machine */
   struct link intra, inter;
