@@ -37,14 +37,13 @@ struct search_space {
   int cards;                 /* of a node */
   struct link intra, inter;
   const char *device;
-  int64_t batch;   /* samples of a step; 0: the plan says it */
-  int batch_at;    /* the plan's setting `batch`, in plan_options; or NONE */
-  bool sets_batch; /* the search says it: a sample for each device */
-  int64_t memory;  /* of a rank, that it may have; 0: no limit */
-  int layers;      /* 0: not known */
-  int pieces;      /* so many stages have the modules of the list of which stages are made, */
-  int listed;      /* and so many modules it has: fewer pieces, where some run beside others; 0: not
-                      known. More stages are not made of the list */
+  int64_t batch;    /* samples of a step; 0: the plan says it */
+  int batch_at;     /* the plan's setting `batch`, in plan_options; or NONE */
+  bool sets_batch;  /* the search says it: a sample for each device */
+  int64_t memory;   /* of a rank, that it may have; 0: no limit */
+  int layers;       /* 0: not known */
+  int listed;       /* modules of the list whose members stages begin with; 0: not known */
+  int pieces;       /* those of them that run one after the other: of so many stages at most */
   bool of_parallel; /* the settings are those of train's parallel = auto{...} */
   int ngiven;       /* what the command line defines, or auto{...} says */
   struct definition *given;

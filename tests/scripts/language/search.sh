@@ -90,6 +90,12 @@ for words in "this way is not made yet" "does it end?" "no such way"; do
 done
 [ "$(value "$WORK/own/search.json" 'd["best"]["settings"].get("way", "plain")')" = plain ] || fail "own.lua: a wrong way was chosen"
 
+# One whose layers leave async_tp nothing to cut, and have no more stages than it has modules: none fails.
+search tests/plans/search/steps.lua --cluster "$clusters/four.json" -o "$WORK/steps" > "$WORK/table" 2>&1 || fail "steps.lua: status $?"
+[ "$(value "$WORK/steps/search.json" 'all("seconds" in c for c in d["candidates"])')" = True ] || fail "steps.lua: a candidate failed"
+[ "$(value "$WORK/steps/search.json" 'any(c["settings"].get("async_tp") for c in d["candidates"])')" = True ] ||
+  fail "steps.lua: async_tp was not tried"
+
 # One that crashes: the first that takes long is killed by a signal.
 "$TPGEN" tests/plans/search/long.lua --search --cluster "$clusters/four.json" -o "$WORK/crashed" > "$WORK/table" 2>&1 &
 searching=$!
