@@ -188,6 +188,22 @@ static void put_adapter(struct buffer *b)
   put_lines(b, "transposed", lines.text);
 }
 
+/* The rows of a validation's metrics, from lines "NAME BY_MEAN". */
+static char *validated_text(void)
+{
+  struct buffer b = {0};
+  const char *line = plan_options->validated;
+  if (!line) return "";
+  put(&b, "static const struct validated validated[] = {\n");
+  while (*line) {
+    const int name = (int)strcspn(line, " "), all = (int)strcspn(line, "\n");
+    put(&b, "    {\"%.*s\", %.*s},\n", name, line, all - name - 1, line + name + 1);
+    line += all + (line[all] != 0);
+  }
+  put(&b, "    {NULL, BY_MEAN},\n};\n\n");
+  return b.text;
+}
+
 /* The members of struct program, in its order: the runtime's facts about the program. */
 static char *fields_text(const struct stacks *tensors)
 {
@@ -210,6 +226,9 @@ static char *fields_text(const struct stacks *tensors)
   put_field(&b, "last_batch", last_batch_name[p->last_batch]);
   put_field(&b, "validate", can_validate() ? "validate" : "NULL");
   put_field(&b, "validation_data", string_or_null(p->validation_data));
+  put_field(&b, "validated", p->validated ? "validated" : "NULL");
+  const bool knows = p->last_batch == LAST_SMALLER || p->says_validated;
+  put_field(&b, "metrics_know_samples", p->validated && knows ? "true" : "false");
   put_field(&b, "weights", string_or_null(p->weights));
   put_field(&b, "exported", p->exported ? text("\"%s\"", p->exported) : "NULL");
   put_number(&b, "validate_every", p->validate_every);
@@ -249,8 +268,8 @@ static char *program_text(const char *step, const struct stacks *tensors)
   return fill(
       embedded_template("step_program.c"), "name", step, "declaration",
       fill(target_syntax()->declares, "struct", "program", "name", text("%s_program", step), NULL),
-      "groups", groups_text(), "products", target->product_table ? products : "", "fields",
-      fields_text(tensors), "unnamed",
+      "validated", validated_text(), "groups", groups_text(), "products",
+      target->product_table ? products : "", "fields", fields_text(tensors), "unnamed",
       target_syntax()->names_zeros ? "" : " Those that are not named are 0, NULL or false.", NULL);
 }
 

@@ -154,6 +154,7 @@
   FIELD(LAST_BATCH, last_batch,   "last_batch") \
   FIELD(FLAG,      validates,     "validates") \
   FIELD(TEXT,      validation_data, "validation_data") \
+  FIELD(TEXT,      validated,     "validated") FIELD(FLAG, says_validated, "says_validated") \
   FIELD(TEXT,      adapter,       "adapter") \
   FIELD(REAL,      adapter_scale, "adapter_scale") \
   FIELD(TEXT,      transposed,        "transposed") \
@@ -162,11 +163,9 @@
   FIELD(TEXT,      notes,         "notes") \
   FIELD(FLAG,      emits_library, "emits_library") \
   FIELD(TEXT,      library_name,  "library_name") \
-  FIELD(INT,       validate_every, "validate_every") \
-  FIELD(INT,       validate_steps, "validate_steps") \
+  FIELD(INT,       validate_every, "validate_every") FIELD(INT, validate_steps, "validate_steps") \
   FIELD(INT,       generate.slots, "slots") \
-  FIELD(INT,       generate.context, "context") \
-  FIELD(INT,       generate.prefill, "prefill")
+  FIELD(INT,       generate.context, "context") FIELD(INT, generate.prefill, "prefill")
 
 #define ARENA_FIELDS(FIELD)                 \
   FIELD(LONG,      arena_bytes,   "arena_bytes") \
@@ -282,6 +281,7 @@
   FIELD(TYPE,      used_as,       "used_as") \
   FIELD(TYPE,      reduced_as,    "reduced_as") \
   FIELD(FLAG,      is_output,     "output") \
+  FIELD(INT,       rows,          "output_rows") \
   FIELD(FLAG,      stored,        "stored") \
   FIELD(FLAG,      is_separate,   "apart")  \
   FIELD(FLAG,      frozen,        "frozen") \

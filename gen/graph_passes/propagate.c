@@ -470,6 +470,7 @@ void propagate(void)
 {
   check_sequence_order();
   defer_metrics(mask_metrics());
+  follow_samples_to_outputs();
   for (int i = 0; i < graph->nvalue; i++)
     graph->value[i].layout = usual_cut_order(graph->value[i].layout);
   propagate_from(0);
@@ -486,5 +487,6 @@ void propagate(void)
     graph->value[i].is_output = false;
     graph->value[out].is_output = true;
     graph->value[out].name = graph->value[i].name;
+    graph->value[out].rows = graph->value[i].rows;
   }
 }

@@ -126,6 +126,8 @@ struct plan_options {
   enum last_batch last_batch;
   bool validates;              /* the loss of each batch is whole after its forward */
   const char *validation_data; /* a file, or NULL */
+  const char *validated;       /* metrics of validations, lines of "NAME BY_MEAN", or NULL */
+  bool says_validated;         /* the plan says which, so they know the samples of a batch */
   const char *adapter;         /* PEFT's adapter_config.json of the plan's adapters, or NULL */
   double adapter_scale;        /* the weight that is adapted is W + scale B A */
   const char *transposed;      /* weights, a line each, to which B A is added the other way round */

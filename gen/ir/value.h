@@ -34,6 +34,10 @@ struct init {
   double a, b;
 };
 
+/* An output of a program that only goes forward: it is of all samples of the batch together, or
+   that is not known; row i is of sample i; or it is the same for all samples. */
+enum output_rows { ROWS_OF_BATCH, ROWS_OF_SAMPLES, ROWS_OF_NONE };
+
 /* The most used fields come first: see struct op. */
 struct value {
   enum role role : 8;
@@ -42,6 +46,7 @@ struct value {
   enum type reduced_as : 8; /* PARAMETER: the type in which its gradient moves between ranks */
   bool placed;              /* the layout is known */
   bool is_output;           /* of an inference program: written to a file; or a metric */
+  signed char rows;         /* of an output: which samples its rows are of, as output_rows */
   bool stored;              /* it is in memory: false inside a fused kernel */
   bool is_separate;
   bool on_other_stages;  /* of a parameter that only ranks of other stages have */

@@ -265,6 +265,14 @@ static int set_validation(lua_State *L)
   return 0;
 }
 
+/* set_validated(metrics: lines "NAME BY_MEAN", whether the plan says which) */
+static int set_validated(lua_State *L)
+{
+  plan_options->validated = copy_text(luaL_checkstring(L, 1));
+  plan_options->says_validated = lua_toboolean(L, 2);
+  return 0;
+}
+
 /* set_generation(slots, context, prefill) */
 static int set_generation(lua_State *L)
 {
@@ -351,6 +359,7 @@ void set_training_bindings(lua_State *L)
                                        {"set_pipeline", set_pipeline},
                                        {"set_data", set_data},
                                        {"set_validation", set_validation},
+                                       {"set_validated", set_validated},
                                        {"set_adapter", set_adapter},
                                        {"set_generation", set_generation},
                                        {"begin_decode", begin_decode},

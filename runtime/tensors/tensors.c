@@ -375,10 +375,10 @@ static bool take_position(const struct archive *checkpoint, struct progress *at,
 }
 
 // The results of its validations.
-static bool take_validations(const struct archive *checkpoint, struct progress *at,
-                             struct failure *why)
+static bool take_validations(const struct archive *checkpoint, const char *best_name,
+                             struct progress *at, struct failure *why)
 {
-  const char *best = archive_metadata(checkpoint, "best_validation_loss");
+  const char *best = best_name ? archive_metadata(checkpoint, best_name) : NULL;
   long long step, without;
   char *end;
   at->has_validations = best != NULL;
@@ -390,12 +390,12 @@ static bool take_validations(const struct archive *checkpoint, struct progress *
   at->best_step = (int)step;
   at->without = (int)without;
   return (end != best && !*end) ||
-         failed(why, "%s: its best_validation_loss \"%s\" is not a number", checkpoint->path, best);
+         failed(why, "%s: its %s \"%s\" is not a number", checkpoint->path, best_name, best);
 }
 
 // Exactly the parameters, the state and the step.
-static bool take_checkpoint(struct filling *f, const char *path, struct progress *at,
-                            struct failure *why)
+static bool take_checkpoint(struct filling *f, const char *path, const char *best_name,
+                            struct progress *at, struct failure *why)
 {
   const char *note = "was saved without checksums: nothing shows whether it has changed since";
   if (!archive_open(&f->weights, path, why) || !check_headers(f, note, why)) return false;
@@ -422,7 +422,7 @@ static bool take_checkpoint(struct filling *f, const char *path, struct progress
                   f->weights.path);
   if (!read_count(&f->weights, "step", 1000000000, &n, why)) return false;
   at->step = (int)n;
-  return take_position(&f->weights, at, why) && take_validations(&f->weights, at, why);
+  return take_position(&f->weights, at, why) && take_validations(&f->weights, best_name, at, why);
 }
 
 static bool take_data(struct filling *f, const char *path, struct failure *why)
@@ -476,7 +476,7 @@ bool tensors_fill(const struct origins *from, struct progress *at, struct failur
   bool same = from->weights && from->data && strcmp(from->weights, from->data) == 0;
   if (ok && from->weights) ok = take_weights(&f, from->weights, from->more_weights, same, why);
   if (ok && from->adapter) ok = take_adapter(&f, from->adapter, why);
-  if (ok && from->load) ok = take_checkpoint(&f, from->load, at, why);
+  if (ok && from->load) ok = take_checkpoint(&f, from->load, from->best_name, at, why);
   if (ok && from->data) ok = take_data(&f, from->data, why);
   ok = ok && fill_all(&f, why);
   archive_close(&f.weights);
