@@ -1,7 +1,7 @@
 /* eliminate.c: the least sum of tables of costs. One variable after the other is eliminated: the
    tables that have it become one, of its neighbours, with the least over its values. Which value
-   that is, is kept for the way back. Exact, as long as no table grows beyond a bound: then a
-   variable gets the value that looks best. */
+   that is, is kept for the way back. Exact, as long as neither a table nor the work grows beyond a
+   bound: then a variable gets the value that looks best. */
 #include "auto/auto.h"
 
 #include <malloc.h>
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double MOST_WORK = 4e8, MOST_CELLS = 3e7;
+/* Of one elimination; of one after so much work in all. */
+static const double MOST_WORK = 4e8, MOST_IN_ALL = 1e9, MOST_LATER = 2e6, MOST_CELLS = 3e7;
 
 void *table_memory(size_t n, size_t size)
 {
@@ -307,6 +308,7 @@ bool eliminate(struct cost_tables *t, int *value, double *least)
   bool *is_gone = alloc((size_t)(t->nvariable + 1) * sizeof *is_gone);
   double *work = alloc((size_t)(t->nvariable + 1) * sizeof *work);
   enum { ANEW = -1 };
+  double all = 0;
   for (int v = 0; v < t->nvariable; v++) work[v] = ANEW;
   for (int left = t->nvariable; left > 0; left--) {
     int best = NONE;
@@ -323,7 +325,7 @@ bool eliminate(struct cost_tables *t, int *value, double *least)
     }
     int list[MOST_SCOPE];
     const int n = neighbours(t, best, list);
-    if (work[best] > MOST_WORK) {
+    if (work[best] > (all < MOST_IN_ALL ? MOST_WORK : MOST_LATER)) {
       /* The variable with the most values leaves the most behind. */
       for (int v = 0; v < t->nvariable; v++)
         if (!is_gone[v] && t->size[v] > t->size[best]) best = v;
@@ -331,6 +333,7 @@ bool eliminate(struct cost_tables *t, int *value, double *least)
       t->is_exact = false;
       for (int v = 0; v < t->nvariable; v++) work[v] = ANEW;
     } else {
+      all += work[best];
       eliminate_one(t, best);
       for (int i = 0; i < n; i++) work[list[i]] = ANEW;
     }

@@ -173,6 +173,8 @@ void run_all(void (*finish)(void));
 
 /* Before the passes of a candidate: where its figures go. */
 void begin_ways(struct evaluated *to);
+/* What is decided about it; NULL: this is no candidate, or a trial of its passes. */
+struct decided *decided_of_candidate(void);
 /* Of a candidate: whether this process goes on with whole sums, for which a rank has so much
    memory. Another process goes on with gradients that are reduced each, and ends before. */
 bool goes_on_with_whole_sums(int64_t limit);

@@ -48,6 +48,8 @@ static struct evaluated evaluated_now(void)
                         .samples = samples(),
                         .ranks = world_size(),
                         .has_stages = graph->stages != NULL,
+                        .pieces = graph->stages ? graph->stages->npiece : 0,
+                        .listed = graph->stages ? graph->stages->nmay_begin + 1 : 0,
                         .has_cluster = has_cluster(),
                         .node = m->cluster.devices,
                         .devices = m->cluster.nodes * m->cluster.devices,

@@ -8,10 +8,10 @@
 
    Levels whose least cuts are equal count once. Of n levels and m modules there are n * m + 1
    places: at each one more module has the next level. The memory falls from place to place, and the
-   time rises: the first place that fits is found by halving, with the rest of the passes for each
-   try. */
+   time rises: the first place that fits is found with the rest of the passes for each try. */
 #include "driver/driver.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The places, and those that are tried. */
@@ -35,10 +35,15 @@ static void take_place(const struct places *p, int place)
   }
 }
 
-static struct outcome try_place(const struct places *p, int place)
+static struct started_trial begin_place(const struct places *p, int place)
 {
   take_place(p, place);
-  return end_trial(begin_trial_of(p->passes));
+  return begin_trial_of(p->passes);
+}
+
+static struct outcome try_place(const struct places *p, int place)
+{
+  return end_trial(begin_place(p, place));
 }
 
 /* In a mesh that states no limit: no pass saves memory for it at the price of time. */
@@ -70,42 +75,81 @@ static void cut_levels(void)
   }
 }
 
-static struct outcome outcome_of_cuts(int first, int last, int step)
+static struct started_trial begin_cuts(int first, int last, int step)
 {
   asked.first = first;
   asked.last = last;
   asked.step = step;
-  return end_trial(begin_trial_of(cut_levels));
+  return begin_trial_of(cut_levels);
+}
+
+enum { COARSE = 16, PARTS = MOST_AGAIN / COARSE };
+
+/* The levels between two coarse ones, unless the cuts of these are equal. */
+static struct started_trial begin_part(const struct outcome *coarse, int k)
+{
+  if (k == PARTS || coarse->hash[k * COARSE] == coarse->hash[(k + 1) * COARSE])
+    return (struct started_trial){.process = NONE};
+  return begin_cuts(k * COARSE + 1, (k + 1) * COARSE, 1);
 }
 
 /* The first of the levels with equal cuts, in order: a level makes again what the one before does,
    so two with equal cuts have none between them that differs. Cuts take memory, which a process of
-   some of them gives back. */
+   some of them gives back: two at once. */
 static void list_levels(struct places *p)
 {
-  enum { COARSE = 16 };
-  const struct outcome coarse = outcome_of_cuts(0, MOST_AGAIN, COARSE);
+  const struct outcome coarse = end_trial(begin_cuts(0, MOST_AGAIN, COARSE));
   p->level[p->nlevel++] = 0;
-  for (int from = 0; coarse.ended && p->modules.n && from < MOST_AGAIN; from += COARSE) {
-    uint64_t before = coarse.hash[from];
-    if (before == coarse.hash[from + COARSE]) continue;
-    const struct outcome fine = outcome_of_cuts(from + 1, from + COARSE, 1);
-    for (int level = from + 1; fine.ended && level <= from + COARSE; level++) {
+  if (!coarse.ended || !p->modules.n) return;
+  struct started_trial run[PARTS + 1] = {begin_part(&coarse, 0)};
+  for (int k = 0; k < PARTS; k++) {
+    run[k + 1] = begin_part(&coarse, k + 1);
+    const struct outcome fine = end_trial(run[k]);
+    uint64_t before = coarse.hash[k * COARSE];
+    for (int level = k * COARSE + 1; fine.ended && level <= (k + 1) * COARSE; level++) {
       if (fine.hash[level] != before) p->level[p->nlevel++] = level;
       before = fine.hash[level];
     }
   }
 }
 
-/* The first place that fits, of those behind `low`, which does not; `high` is the last one. */
-static int first_that_fits(const struct places *p, int low, int high)
+/* Places between which memory passes the limit. */
+struct crossing {
+  int low, high;                   /* that does not fit, that fits */
+  int64_t low_memory, high_memory; /* 0: not known */
+};
+
+static void try_between(const struct places *p, struct crossing *b, int place)
 {
-  while (high - low > 1) {
-    const int middle = low + (high - low) / 2;
-    const struct outcome o = try_freely(p, middle);
-    *(fits(p, &o) ? &high : &low) = middle;
+  const struct outcome o = try_freely(p, place);
+  const bool is_high = fits(p, &o);
+  *(is_high ? &b->high : &b->low) = place;
+  *(is_high ? &b->high_memory : &b->low_memory) = o.ended ? o.memory : 0;
+}
+
+/* The place between them at which a line has the limit. */
+static int on_line(const struct places *p, const struct crossing *b)
+{
+  const double drop = (double)(b->low_memory - b->high_memory);
+  const double part = (double)(b->low_memory - p->limit) / drop;
+  const int place = b->low + (int)ceil(part * (b->high - b->low));
+  return place <= b->low ? b->low + 1 : place >= b->high ? b->high - 1 : place;
+}
+
+/* The first place that fits. First whole levels are halved. Between two of them the memory falls
+   nearly on a line: it is halved only where a place on the line left more than half. */
+static int first_that_fits(const struct places *p, const struct outcome *without)
+{
+  struct crossing b = {0, last_place(p), without->memory, 0};
+  while (b.high - b.low > p->modules.n)
+    try_between(p, &b, b.low + (b.high - b.low) / p->modules.n / 2 * p->modules.n);
+  for (bool halves = false; b.high - b.low > 1;) {
+    const int all = b.high - b.low;
+    const bool is_known = b.low_memory > 0 && b.high_memory > 0 && b.low_memory > b.high_memory;
+    try_between(p, &b, halves || !is_known ? b.low + all / 2 : on_line(p, &b));
+    halves = b.high - b.low > all / 2;
   }
-  return high;
+  return b.high;
 }
 
 /* The quickest of the places from that one on, where the passes know the limit. They may save
@@ -114,8 +158,11 @@ static int quickest_from(const struct places *p, int place, struct outcome *best
 {
   enum { TRIED = 3 };
   int chosen = place;
-  for (int k = place; k < place + TRIED && k <= last_place(p); k++) {
-    const struct outcome o = try_place(p, k);
+  struct started_trial run[TRIED];
+  const int n = last_place(p) - place + 1 < TRIED ? last_place(p) - place + 1 : TRIED;
+  for (int i = 0; i < n; i++) run[i] = begin_place(p, place + i);
+  for (int k = place; k < place + n; k++) {
+    const struct outcome o = end_trial(run[k - place]);
     if (!fits(p, &o) || (fits(p, best) && best->seconds <= o.seconds)) continue;
     *best = o;
     chosen = k;
@@ -171,10 +218,36 @@ static void note_recomputation(const struct places *p, int place)
   note_decision("recomputation", SUBJECT, list, 3, !place ? 0 : place < last_place(p) ? 1 : 2);
 }
 
+/* Of a candidate of a search: where it goes what was decided about this place of its pipeline. */
+static struct levels *levels_of_candidate(void)
+{
+  struct decided *decided = decided_of_candidate();
+  const int here = graph->stages ? graph->stages->here : 0;
+  return decided && here >= 0 && here < MOST_PLACES ? &decided->of_place[here] : NULL;
+}
+
+static bool take_levels(const struct levels *known, const struct list *modules)
+{
+  if (!known || !known->is_known) return false;
+  graph->recomputation = "";
+  for (int k = 0; k < modules->n; k++)
+    graph->module[modules->at[k]].again = k < known->n ? known->next : known->level;
+  return true;
+}
+
+static void note_levels(struct levels *to, const struct places *p, int place)
+{
+  if (!to || !p->modules.n) return;
+  const int level = place / p->modules.n, n = place % p->modules.n;
+  *to = (struct levels){true, p->level[level], n, p->level[level + (n > 0)]};
+}
+
 void decide_recomputation(void (*passes)(void))
 {
   if (!plan_options->within || graph->loss == NONE || graph->recomputation) return;
+  struct levels *known = levels_of_candidate();
   struct places p = {.modules = modules_with_levels(), .passes = passes};
+  if (take_levels(known, &p.modules)) return;
   p.limit = plan_options->within > 0 ? plan_options->within : memory_limit();
   if (!p.limit)
     plan_error(plan_options->train_line,
@@ -193,7 +266,7 @@ void decide_recomputation(void (*passes)(void))
   struct outcome best = without;
   int place = 0;
   if (!fits(&p, &without)) {
-    place = first_that_fits(&p, 0, last_place(&p));
+    place = first_that_fits(&p, &without);
     best = (struct outcome){0};
     place = quickest_from(&p, place, &best);
     if (!best.ended) best = try_place(&p, place = last_place(&p));
@@ -201,6 +274,7 @@ void decide_recomputation(void (*passes)(void))
     if (!fits(&p, &best)) refuse(&p, &best);
   }
   take_place(&p, place);
+  note_levels(known, &p, place);
   if (are_decisions_explained()) note_recomputation(&p, place);
   graph->recomputation = cost_text(&p, &without, &best);
 }

@@ -99,6 +99,13 @@ static void choose(void (*passes)(void), int64_t limit)
                               : "whole sums cannot be planned");
 }
 
+/* Whether the check of a candidate is told. */
+static bool is_given(void)
+{
+  const struct decided *decided = decided_of_candidate();
+  return decided && decided->is_given && decided->gradients != NO_CHOICE;
+}
+
 void decide_reductions(void (*passes)(void))
 {
   if (graph->loss == NONE || runs_in_step() == 1 || plan_options->reductions) return;
@@ -119,6 +126,8 @@ void decide_reductions(void (*passes)(void))
     plan_options->reductions = each_text("a rank adds up only the part that it updates");
   else if (!limit)
     plan_options->reductions = each_text("no memory is known in which whole sums would fit");
+  else if (is_given())
+    add_up_whole(decided_of_candidate()->gradients == ADDED_UP_WHOLE);
   else if (options.estimates)
     add_up_whole(goes_on_with_whole_sums(limit));
   else

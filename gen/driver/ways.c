@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 static struct {
-  struct evaluated *to; /* shared with the search */
+  struct evaluated *to; /* shared with the search; NULL: this is no candidate */
+  struct decided decided;
   bool compares; /* this process has whole sums, and those figures are of reductions of each */
   int64_t limit; /* of the memory of a rank with whole sums */
 } ways;
@@ -19,11 +20,18 @@ static struct {
 void begin_ways(struct evaluated *to)
 {
   ways.to = to;
+  ways.decided = to->decided;
   ways.compares = false;
+}
+
+struct decided *decided_of_candidate(void)
+{
+  return ways.to && !in_trial() ? &ways.decided : NULL;
 }
 
 bool goes_on_with_whole_sums(int64_t limit)
 {
+  ways.decided.gradients = REDUCED_EACH;
   fflush(NULL);
   const pid_t pid = fork();
   if (pid == 0) {
@@ -34,6 +42,7 @@ bool goes_on_with_whole_sums(int64_t limit)
   while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
   const struct evaluated *each = ways.to;
   if (each->is_there && each->least_with_whole_sums + each->reserve > limit) _exit(0);
+  ways.decided.gradients = ADDED_UP_WHOLE;
   ways.compares = true;
   ways.limit = limit;
   return true;
@@ -46,4 +55,5 @@ void keep_better_way(const struct evaluated *e)
     if (ways.to->is_there && ways.to->step.seconds <= e->step.seconds) return;
   }
   *ways.to = *e;
+  ways.to->decided = ways.decided;
 }

@@ -422,10 +422,12 @@ static void async_tp_note_times(void *to, int id, int times)
   times_of[id] = times;
 }
 
-/* Checks that each line of the plan that asks for async_tp applies somewhere. */
+/* Checks that each line of the plan that asks for async_tp applies somewhere. A candidate of a
+   search is the same program without it. */
 static void refuse_unmet(const struct async *a)
 {
   const struct async_tp_result *first = NULL;
+  if (options.is_candidate) return;
   for (int i = 0; i < plan_options->nasync; i++)
     if (plan_options->async[i].line == a->line && plan_options->async[i].met) return;
   for (int i = 0; i < graph->nasync_tp_result && !first; i++)

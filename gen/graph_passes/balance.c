@@ -205,6 +205,7 @@ void balance_stages(const struct pipeline *p)
   struct balance b = {.cost = &cost, .p = p};
   int *begin = alloc((size_t)(s->n + 1) * sizeof *begin);
   measure(&b);
+  s->npiece = b.n;
   if (b.n < s->n)
     plan_error(s->line,
                "pipeline: %d stages, and only %d modules of the list run, one after the other: say "

@@ -51,6 +51,7 @@ struct pipeline_stages {
   const struct pipeline *order; /* the schedule, once pipeline_here() has made it */
   int *first_module;            /* by stage, from 1 on: the module with which it begins */
   int nmay_begin, *may_begin;   /* if the plan does not say: the modules with which one may begin */
+  int npiece;                   /* then: the parts between these that run, each a stage at least */
   int spare_slots; /* of each stage, beyond its micro-batches in flight: pipeline/waits.c */
   int nedge, edge_room;
   struct stage_edge *edge; /* between stages, without repeats */

@@ -276,6 +276,8 @@ static void probe_settings(struct search *s)
       space->at[of[i]].refused = job[i].to->why;
     else if (space->at[of[i]].kind == SEARCH_STAGES && !job[i].to->has_stages)
       space->at[of[i]].refused = "the plan makes no pipeline of its ranks";
+    else if (space->at[of[i]].kind == SEARCH_STAGES)
+      space->pieces = job[i].to->pieces, space->listed = job[i].to->listed;
   const int experts = space->of_kind[SEARCH_EXPERTS];
   if (experts != NONE && !space->at[experts].pinned && s->probes.of[0].experts <= 0)
     space->at[experts].refused = "the model has no experts";
@@ -893,22 +895,41 @@ static void try_within_memory(struct search *s)
   try_candidates(s, near.at, near.n < WITHIN_MEMORY ? near.n : WITHIN_MEMORY);
 }
 
+/* Recomputation within memory takes trials of its own, which a reason is not worth: the quickest
+   that was tried without it is taken, if any fits. */
+static void leave_within_memory(const struct found *f, struct candidate *c)
+{
+  const int again = f->space->of_kind[SEARCH_RECOMPUTE];
+  if (again == NONE || f->space->at[again].pinned ||
+      c->v[again] != f->space->at[again].within_memory)
+    return;
+  int best = NONE;
+  for (int i = 0; i < f->n; i++)
+    if (candidate_fits(f->space, outcome_at(f->tried[i].tried)) &&
+        f->tried[i].v[again] != c->v[again] && (best == NONE || compare_tried(f, i, best) < 0))
+      best = i;
+  if (best != NONE) *c = f->tried[best];
+}
+
 /* For each setting of the choice a candidate that has another value, for its reason. */
 static void try_runners_up(struct search *s)
 {
   struct found *f = s->found;
   struct near all = {.s = s};
-  for (int i = 0; i < s->space->n && f->best != NONE; i++) {
-    const struct candidate *best = &f->tried[f->best];
+  if (f->best == NONE) return;
+  struct candidate best = f->tried[f->best];
+  leave_within_memory(f, &best);
+  for (int i = 0; i < s->space->n; i++) {
     bool has_other = false;
     for (int k = 0; k < f->n && !has_other; k++)
-      has_other = f->tried[k].v[i] != best->v[i] && outcome_at(f->tried[k].tried)->is_there;
+      has_other =
+          f->tried[k].v[i] != f->tried[f->best].v[i] && outcome_at(f->tried[k].tried)->is_there;
     if (has_other) continue;
     struct near near = {.s = s};
-    add_other_values(&near, best, i);
+    add_other_values(&near, &best, i);
     for (int k = 0; k < s->space->n; k++) /* and ranks that come from another setting */
       if (k != i && is_moved(s->space, i) && is_moved(s->space, k))
-        add_moved_ranks(&near, best, k, i);
+        add_moved_ranks(&near, &best, k, i);
     sort_near(&near);
     if (near.n) add_near(&all, near.at[0]);
   }
@@ -925,6 +946,8 @@ static void check_choice(struct search *s)
     int index;
     job.to = new_outcome(&index);
     if (!job.to) return;
+    job.to->decided = o->decided;
+    job.to->decided.is_given = true;
     job.ndefinition = definitions_of(s->space, &f->tried[f->best], &job.definition);
     run_jobs(&job, 1);
     if (job.to->is_there || job.to->stopped) return;

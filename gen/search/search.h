@@ -42,6 +42,8 @@ struct search_space {
   bool sets_batch;  /* the search says it: a sample for each device */
   int64_t memory;   /* of a rank, that it may have; 0: no limit */
   int layers;       /* 0: not known */
+  int listed;       /* modules of the list whose members stages begin with; 0: not known */
+  int pieces;       /* those of them that run one after the other: of so many stages at most */
   bool of_parallel; /* the settings are those of train's parallel = auto{...} */
   int ngiven;       /* what the command line defines, or auto{...} says */
   struct definition *given;
@@ -56,6 +58,17 @@ struct candidate {
   double order;
 };
 
+/* What trials decided about a candidate's program: its check takes it as given. */
+enum { MOST_PLACES = 64 };
+struct decided {
+  bool is_given;
+  enum { NO_CHOICE, REDUCED_EACH, ADDED_UP_WHOLE } gradients; /* of several batches */
+  struct levels {
+    bool is_known;
+    int level, n, next;    /* of modules; the first n of them have the next one */
+  } of_place[MOST_PLACES]; /* of a pipeline: what is made again within memory */
+};
+
 /* What a process found about a candidate. Shared memory. */
 struct evaluated {
   bool is_there; /* the program's figures */
@@ -66,13 +79,15 @@ struct evaluated {
   int64_t samples; /* of its batch: the first size of its first input; 0: it has none */
   int ranks, devices, node, cards;
   bool has_stages;
+  int pieces, listed;         /* of stages: struct search_space */
   bool has_cluster, is_usual; /* is_usual: only the device is known, and not how many */
   bool is_machine;            /* the cluster is this machine */
   struct link intra, inter;
   char device[64];
   int64_t memory, reserve;
   int64_t least_with_whole_sums; /* of a rank's memory, if whole gradients were added up */
-  char why[LONGEST_WHY];         /* not: the message */
+  struct decided decided;
+  char why[LONGEST_WHY]; /* not: the message */
 };
 
 /* ------------------------------------------------------------------------------------- space.c */

@@ -90,6 +90,12 @@ for words in "this way is not made yet" "does it end?" "no such way"; do
 done
 [ "$(value "$WORK/own/search.json" 'd["best"]["settings"].get("way", "plain")')" = plain ] || fail "own.lua: a wrong way was chosen"
 
+# One whose layers leave async_tp nothing to cut, and have no more stages than it has modules: none fails.
+search tests/plans/search/steps.lua --cluster "$clusters/four.json" -o "$WORK/steps" > "$WORK/table" 2>&1 || fail "steps.lua: status $?"
+[ "$(value "$WORK/steps/search.json" 'all("seconds" in c for c in d["candidates"])')" = True ] || fail "steps.lua: a candidate failed"
+[ "$(value "$WORK/steps/search.json" 'any(c["settings"].get("async_tp") for c in d["candidates"])')" = True ] ||
+  fail "steps.lua: async_tp was not tried"
+
 # One that crashes: the first that takes long is killed by a signal.
 "$TPGEN" tests/plans/search/long.lua --search --cluster "$clusters/four.json" -o "$WORK/crashed" > "$WORK/table" 2>&1 &
 searching=$!
@@ -135,7 +141,7 @@ within() { # SECONDS NAME ARGUMENTS...
 in_ci within 16 "8B on 128" plans/llama3.lua -D preset=8b -D batch=256 --cluster dgx-h100:16
 more within 40 "70B on 512" plans/llama3.lua -D preset=70b -D batch=1024 --cluster dgx-h100:64
 more within 60 "405B on 1024" plans/llama3.lua -D preset=405b -D batch=128 --cluster dgx-h100:128
-more within 90 "DeepSeek-V3 on 2048" plans/moe.lua -D preset=deepseek-v3 -D batch=4096 --cluster dgx-h100:256
+more within 60 "DeepSeek-V3 on 2048" plans/moe.lua -D preset=deepseek-v3 -D batch=4096 --cluster dgx-h100:256
 
 # ---- ends
 large=(plans/llama3.lua -D preset=8b -D batch=256 -D dtype=bfloat16 --search --cluster dgx-h100:16)
