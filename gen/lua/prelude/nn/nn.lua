@@ -159,17 +159,20 @@ local function type_among(types, sizes, what)
   fail("%s: its dtype is one of %s, not %s", what, table.concat(types, ", "), base.a(name))
 end
 
+local RANDOM = {randn = true, rand = true, randint = true}
+
 -- Whether each step draws the input anew; fresh = true says so.
-local function is_fresh(sizes, what, init)
+local function is_fresh(sizes, what)
   local fresh = rawget(sizes, "fresh")
   if fresh == nil then return false end
-  if init == "constant" then fail("%s{..., fresh = %s}: it is not random", what, tostring(fresh)) end
+  if not RANDOM[what] then fail("%s{..., fresh = %s}: it is not random", what, tostring(fresh)) end
   return base.boolean(fresh, what .. "'s fresh")
 end
 
 -- Inside forward these are tensors: zeros{...} is F.zeros{...}, and randn{...} is F.randn{...}, drawn anew in each step.
-local function made_in_forward(d, value)
-  if d.init == "constant" then return of.full(d.shape, value, d.type) end
+local function made_in_forward(what, d, value)
+  if what == "zeros" or what == "ones" then return of.full(d.shape, value, d.type) end
+  if not RANDOM[what] then fail("%s describes an input of the step: it belongs in the batch", what) end
   return base.drawn_input(d, function(x) return x end)
 end
 
@@ -178,8 +181,8 @@ local function describe(what, init, a, b, types)
     base.expect(sizes, "table", "what " .. what .. " is given, as in " .. what .. "{20, 10},")
     keys_of(sizes, what)
     local shape, name = base.sizes(sizes, what), type_among(types, sizes, what)
-    local fresh = is_fresh(sizes, what, init)
-    if core.recording() then return made_in_forward({shape = shape, init = init, a = a, b = b, type = name}, a) end
+    local fresh = is_fresh(sizes, what)
+    if core.recording() then return made_in_forward(what, {shape = shape, init = init, a = a, b = b, type = name}, a) end
     core.parameter(what, shape, init, a, b) -- checks the shape
     local d = base.make("description", {shape = base.sizes(sizes, what)})
     described[d] = {shape = shape, init = init, a = a, b = b, type = name, line = core.line(),
