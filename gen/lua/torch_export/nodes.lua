@@ -174,8 +174,14 @@ local function live(nodes, outputs)
   for _, name in ipairs(outputs) do read[name] = true end
   for i = #nodes, 1, -1 do
     local node = nodes[i]
-    local is_read = torch.changes(node)
-    for _, out in ipairs(node.outputs) do each_name(out, function(name) is_read = is_read or read[name] end) end
+    local is_read, count = torch.changes(node), 0
+    for _, out in ipairs(node.outputs) do
+      each_name(out, function(name)
+        count = count + 1
+        is_read = is_read or read[name]
+        node.reads_further = node.reads_further or count > 1 and read[name] or nil -- of its results another than the first
+      end)
+    end
     if is_read then
       each_input(node, function(name) read[name] = true end)
       kept[#kept + 1] = node
