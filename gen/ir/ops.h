@@ -129,15 +129,14 @@ OP(expm1,          "...->...",             "a:max|a:min",  expm1_grad,         "
 OP(expm1_back,     "...,...->...",         "a",            no_grad,            "",
    "$a * expf($b)", "")
 OP(log1p,          "...->...",             "",             log1p_grad,         "", "log1pf($a)", "")
-OP(log1p_back,     "...,...->...",         "a",            no_grad,            "",
-   "$a / (1 + $b)", "")
+OP(log1p_back,     "...,...->...",         "a",            no_grad, "", "$a / (1 + $b)", "")
 OP(erf,            "...->...",             "a:max|a:min",  erf_grad,           "", "erff($a)", "")
 OP(erf_back,       "...,...->...",         "a",            no_grad,            "",
    "$a * 1.1283792f * expf(-$b * $b)", "")
-OP(erfinv,         "...->...", "a:max|a:min",          erfinv_grad,        "", "inverse_erf($a)", "")
-OP(lgamma,         "...->...", "",                     lgamma_grad,        "", "lgammaf($a)", "")
-OP(digamma,        "...->...", "",                     digamma_grad,       "", "digamma($a)", "")
-OP(digamma_back,   "...,...->...", "a",                no_grad,            "", "$a * trigamma($b)", "")
+OP(erfinv,         "...->...", "a:max|a:min",       erfinv_grad,  "", "inverse_erf($a)", "")
+OP(lgamma,         "...->...", "",                  lgamma_grad,  "", "lgammaf($a)", "")
+OP(digamma,        "...->...", "",                  digamma_grad, "", "digamma($a)", "")
+OP(digamma_back,   "...,...->...", "a",             no_grad,      "", "$a * trigamma($b)", "")
 OP(square,         "...->...",             "",             square_grad,        "", "$a * $a", "")
 OP(sin,            "...->...",             "",             sin_grad,           "", "sinf($a)", "")
 OP(cos,            "...->...",             "",             cos_grad,           "", "cosf($a)", "")
