@@ -136,7 +136,7 @@ on_complex.exp = function(a)
 end
 
 local function same(a) return a.self end
-for _, name in ipairs{"conj", "_conj", "conj_physical"} do
+for _, name in ipairs{"conj", "_conj", "conj_physical", "_conj_physical"} do
   operators[name] = same
   on_complex[name] = function(a) return conjugate(a.self) end
 end

@@ -602,7 +602,7 @@ local function recurrence(cell)
       for direction = 1, directions do
         local k = layer * directions + direction - 1
         local p, state = a.params, {}
-        if #p ~= each * directions * a.num_layers then fail("a recurrence with a projection is not supported") end
+        if #p ~= each * directions * a.num_layers then fail("a recurrence with a projection is not supported, but in the archive of exported.run_decompositions(), where PyTorch drops detach()") end
         for i, s in ipairs(states) do state[i] = raw.select(s, 0, k) end
         local weights = {input = p[k * each + 1], hidden = p[k * each + 2], input_bias = a.has_biases and p[k * each + 3] or nil,
           hidden_bias = a.has_biases and p[k * each + 4] or nil}
