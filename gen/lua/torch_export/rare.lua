@@ -402,6 +402,7 @@ end
 
 -- The factor that a normalization is, of so many points: 0 none, 1 by the root, 2 by their number.
 local function factor(normalization, points)
+  if normalization < 0 or normalization > 2 then fail("a Fourier transform with the normalization %s is not supported", normalization) end
   return normalization == 0 and 1 or normalization == 1 and points ^ -0.5 or 1 / points
 end
 
