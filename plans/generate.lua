@@ -8,17 +8,11 @@
 --   out/run.sh --weights model.pt2 --tokenizer FOLDER --prompt "..." --tokens 100
 
 local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
-
--- A small Llama, to try it.
-local tiny = {dim = 64, n_layers = 2, n_heads = 4, n_kv_heads = 2, head_dim = 16, hidden = 176, vocab = 256,
-  rotary = {theta = 10000}, eps = 1e-6, tied = false, positions = 256, files = {}}
+local families, causal_lm = require "lib.families", require "lib.causal_lm"
 
 local archive = args.model ~= nil
--- Some families have caches in their text; those of the others follow from the model that trains.
-local WITH_CACHES = {llama = "decoder", mistral = "decoder", ministral = "decoder", qwen2 = "decoder", qwen3 = "decoder",
-  gpt2 = "gpt2_decoder"}
-local family = require("lib." .. (WITH_CACHES[args.config and hugging_face.model_type(args.config) or "llama"] or "causal_lm"))
-local c = args.config and family.read(args.config) or tiny
+local c = args.config and causal_lm.read(args.config)
+  or families.complete(families.small{model_type = "llama", head_dim = 16, max_position_embeddings = 256}) -- to try it
 
 local args = settings{
   shared.files,
@@ -29,6 +23,11 @@ local args = settings{
   {"slots", 1, "sequences at once"},
   {"prefill", 128, "tokens of a prompt that one step takes", search = {32, 512}},
   {"cache_dtype", "float32", "the type of the caches", choices = {"float32", "bfloat16"}},
+  {"caches", "auto", "what is kept of earlier tokens: keys and values, or what they can be made of again",
+    choices = {"auto", "fast", "small"}},
+  {"device", nil, "of the simulated call: H100, H200, A100, B200", type = "text"},
+  {"cluster", nil, "where the ranks run: dgx-h100, or a file, .json", type = "text"},
+  {"memory", nil, "of a rank, such as 80GiB; by default the cluster's, else no limit", type = "text"},
   {"long_rope", false, "of LongRoPE's factors those for long sequences, for all sequences"},
   {"weight_dtype", "float32", "the type in which weights are stored", choices = {"float32", "bfloat16", "int8"}},
 }
@@ -39,15 +38,18 @@ end
 for _, rotary in ipairs{c.rotary or {}, c.sliding_rotary} do
   rotary.scaling = hugging_face.scaling_within(rotary.scaling, context, args.long_rope)
 end
-local mesh = device_mesh(cp > 1 and { {"cp", cp}, {"tp", tp} } or { {"tp", tp} })
+local dims = cp > 1 and { {"cp", cp}, {"tp", tp} } or { {"tp", tp} }
+dims.device, dims.cluster, dims.memory = args.device, args.cluster, args.memory
+local mesh = device_mesh(dims)
 local model, names, vocab
 if archive then
   local about
   model, about = torch_export(args.model, {batch = 1, tokens = context})
   vocab = about.outputs[1].shape[3]
+  names = hugging_face.without_wrapper(about.modules)
   if tp > 1 then parallelize(model, mesh.tp, auto()) end
 else
-  model, names = family.open(c, {mesh = mesh, tp = tp, dp = 1, batch = 1, generates = true}, context)
+  model, names = causal_lm.open(c, {mesh = mesh, tp = tp, dp = 1, batch = 1, generates = true}, context)
 end
 
 return generate{
@@ -58,6 +60,7 @@ return generate{
   slots = args.slots,
   prefill = args.prefill,
   cache_dtype = args.cache_dtype,
+  caches = args.caches,
   weight_dtype = args.weight_dtype,
   names = names,
 }

@@ -75,7 +75,7 @@ void emit_rest(const struct buffer *programs);
 /* Whether the program has a product for which oneDNN pays; in a pipeline, whether that of any place
    has one. */
 bool multiplies_by_onednn(void);
-/* Of a program that trains on tokens, with labels that may be -100; see struct text_inputs. */
+/* Of a program on tokens, with labels that may be -100; see struct text_inputs. */
 struct text_inputs text_inputs(void);
 
 /* ----------------------------------------------------------------------------- runtime_files.c */
@@ -101,6 +101,12 @@ void run_schedule_query(void);
 /* Decides the placements that auto() asks for: styles and units, after the pass `lua`. passes: as
    for decide_reductions(), from the pass `plan` on. */
 void decide_placements(void (*passes)(void));
+
+/* ------------------------------------------------------------------------------------ caches.c */
+
+/* Decides what the caches of a program keep, before the pass `cut_time`. passes: as for
+   decide_reductions(), from that pass on. */
+void decide_caches(void (*passes)(void));
 
 /* -------------------------------------------------------------------------------- reductions.c */
 

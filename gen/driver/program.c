@@ -188,6 +188,22 @@ static void put_adapter(struct buffer *b)
   put_lines(b, "transposed", lines.text);
 }
 
+/* The rows of a validation's metrics, from lines "NAME BY_MEAN". */
+static char *validated_text(void)
+{
+  struct buffer b = {0};
+  const char *line = plan_options->validated;
+  if (!line) return "";
+  put(&b, "static const struct validated validated[] = {\n");
+  while (*line) {
+    const int name = (int)strcspn(line, " "), all = (int)strcspn(line, "\n");
+    put(&b, "    {\"%.*s\", %.*s},\n", name, line, all - name - 1, line + name + 1);
+    line += all + (line[all] != 0);
+  }
+  put(&b, "    {NULL, BY_MEAN},\n};\n\n");
+  return b.text;
+}
+
 /* The members of struct program, in its order: the runtime's facts about the program. */
 static char *fields_text(const struct stacks *tensors)
 {
@@ -210,6 +226,9 @@ static char *fields_text(const struct stacks *tensors)
   put_field(&b, "last_batch", last_batch_name[p->last_batch]);
   put_field(&b, "validate", can_validate() ? "validate" : "NULL");
   put_field(&b, "validation_data", string_or_null(p->validation_data));
+  put_field(&b, "validated", p->validated ? "validated" : "NULL");
+  const bool knows = p->last_batch == LAST_SMALLER || p->says_validated;
+  put_field(&b, "metrics_know_samples", p->validated && knows ? "true" : "false");
   put_field(&b, "weights", string_or_null(p->weights));
   put_field(&b, "exported", p->exported ? text("\"%s\"", p->exported) : "NULL");
   put_number(&b, "validate_every", p->validate_every);
@@ -249,8 +268,8 @@ static char *program_text(const char *step, const struct stacks *tensors)
   return fill(
       embedded_template("step_program.c"), "name", step, "declaration",
       fill(target_syntax()->declares, "struct", "program", "name", text("%s_program", step), NULL),
-      "groups", groups_text(), "products", target->product_table ? products : "", "fields",
-      fields_text(tensors), "unnamed",
+      "validated", validated_text(), "groups", groups_text(), "products",
+      target->product_table ? products : "", "fields", fields_text(tensors), "unnamed",
       target_syntax()->names_zeros ? "" : " Those that are not named are 0, NULL or false.", NULL);
 }
 
@@ -373,27 +392,42 @@ static bool is_plain(const char *name)
          !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")];
 }
 
+/* Whether it is tokens that text is made to: tokens(), or of pairs [n, 2, sequence], whole numbers.
+ */
+static bool is_of_texts(const struct value *v)
+{
+  if (v->role != BATCH || v->type != I32 || !is_plain(v->name)) return false;
+  if (v->shape.ndim == 2) return v->init.kind == INIT_TOKENS && v->init.b == 0;
+  return v->shape.ndim == 3 && v->shape.size[1] == 2 && v->init.kind == INIT_UNIFORM &&
+         v->init.a == 0;
+}
+
+/* An input with the program's tokens and one, of the same shape, with labels that may be -100.
+   Files give other inputs, which only go with pairs. */
 struct text_inputs text_inputs(void)
 {
   static const double IGNORED = -100;
   if (all_stages()) return all_stages()->text;
   const struct value *input = NULL, *target = NULL;
+  int others = 0;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     if (v->role != BATCH) continue;
-    if (v->init.kind == INIT_TOKENS && v->init.b == 0 && !input)
+    if (!input && is_of_texts(v))
       input = v;
     else if (v->init.kind == INIT_UNIFORM && v->init.a == IGNORED && !target)
       target = v;
     else
-      return (struct text_inputs){0};
+      others++;
   }
-  if (!input || !target || graph->loss == NONE || input->shape.ndim != 2 ||
-      !same_shape(input->shape, target->shape) || input->type != I32 || target->type != I32 ||
-      !is_plain(input->name) || !is_plain(target->name))
+  if (!input || !target || !same_shape(input->shape, target->shape) || target->type != I32 ||
+      !is_plain(target->name))
     return (struct text_inputs){0};
-  return (struct text_inputs){.sequence = input->shape.size[1],
-                              .vocabulary = (int64_t)input->init.a,
+  const bool pairs = input->shape.ndim == 3;
+  if (!pairs && (others || graph->loss == NONE)) return (struct text_inputs){0};
+  return (struct text_inputs){.rows = pairs ? 2 : 1,
+                              .sequence = input->shape.size[input->shape.ndim - 1],
+                              .vocabulary = (int64_t)(pairs ? input->init.b : input->init.a),
                               .input = input->name,
                               .target = target->name};
 }
@@ -433,8 +467,8 @@ static const char *text_data_arguments(void)
 {
   const struct text_inputs of = text_inputs();
   if (!of.sequence) return "";
-  return text("%lld %lld %s %s", (long long)of.sequence, (long long)of.vocabulary, of.input,
-              of.target);
+  return text("%d %lld %lld %s %s", of.rows, (long long)of.sequence, (long long)of.vocabulary,
+              of.input, of.target);
 }
 
 static void add_launcher(const char *ranks)

@@ -1,17 +1,14 @@
 /* clang-format off */
-/* fields.h: the fields that a dump states of each record, one row a field. write_fields.c writes by
-   these rows and read_fields.c reads by them: a field that a later pass needs is only a row here.
-
+/* fields.h: the fields that a dump states of each record, one row a field, for write_fields.c and
+   read_fields.c. A field that a later pass needs is only a row here.
      FIELD(KIND, member, word)
 
    KIND    How the field is written and read; `put_KIND` and `read_KIND` of the two files.
              FLAG            `word` if it is set; `no_word` if it is not, and usually is
              INT LONG REAL   a number; BITS: in hexadecimal, a bit for each dimension
-             TEXT            a text, in quotes unless it is a plain word
-             MEASURED        the text of a device.json, in quotes
+             TEXT            a text, in quotes unless it is a plain word; MEASURED: of a device.json
              VALUE MODULE FUNCTION OP   its name in the dump; for OP the label @1 of its line
-             ORDER           dimensions, outermost first: 1,0,2
-             SHAPE PLACEMENT LAYOUT, the others a word of an enum
+             ORDER           dimensions, outermost first: 1,0,2; the others a word of an enum
    member  In the struct.
    word    Before the field. A usual field is left out: see usual_op and usual_value. */
 #ifndef TPGEN_DUMP_FIELDS_H
@@ -154,6 +151,7 @@
   FIELD(LAST_BATCH, last_batch,   "last_batch") \
   FIELD(FLAG,      validates,     "validates") \
   FIELD(TEXT,      validation_data, "validation_data") \
+  FIELD(TEXT,      validated,     "validated") FIELD(FLAG, says_validated, "says_validated") \
   FIELD(TEXT,      adapter,       "adapter") \
   FIELD(REAL,      adapter_scale, "adapter_scale") \
   FIELD(TEXT,      transposed,        "transposed") \
@@ -162,11 +160,10 @@
   FIELD(TEXT,      notes,         "notes") \
   FIELD(FLAG,      emits_library, "emits_library") \
   FIELD(TEXT,      library_name,  "library_name") \
-  FIELD(INT,       validate_every, "validate_every") \
-  FIELD(INT,       validate_steps, "validate_steps") \
+  FIELD(INT,       validate_every, "validate_every") FIELD(INT, validate_steps, "validate_steps") \
   FIELD(INT,       generate.slots, "slots") \
-  FIELD(INT,       generate.context, "context") \
-  FIELD(INT,       generate.prefill, "prefill")
+  FIELD(INT,       generate.context, "context") FIELD(INT, generate.prefill, "prefill") \
+  FIELD(INT,       generate.caches, "caches") FIELD(TEXT, generate.why, "chosen_as")
 
 #define ARENA_FIELDS(FIELD)                 \
   FIELD(LONG,      arena_bytes,   "arena_bytes") \
@@ -282,6 +279,7 @@
   FIELD(TYPE,      used_as,       "used_as") \
   FIELD(TYPE,      reduced_as,    "reduced_as") \
   FIELD(FLAG,      is_output,     "output") \
+  FIELD(INT,       rows,          "output_rows") \
   FIELD(FLAG,      stored,        "stored") \
   FIELD(FLAG,      is_separate,   "apart")  \
   FIELD(FLAG,      frozen,        "frozen") \
@@ -289,6 +287,7 @@
   FIELD(INT,       pieces,        "in_pieces") \
   FIELD(VALUE,     counts,        "counted_by") \
   FIELD(TEXT,      alias,         "alias")  \
+  FIELD(TEXT,      why,           "kept_for") \
   FIELD(INT,       file_dim,      "file_dim") \
   FIELD(LONG,      file_first,    "file_first") \
   FIELD(LONG,      file_size,     "file_size") \

@@ -134,6 +134,9 @@ static char *full_row(const struct stack *f, int rank)
   const struct value *v = &graph->value[f->member.at[0]];
   struct shape here = local_shape(f->member.at[0], rank);
   const char *alias, *rest, *first = c_name(f->member.at[0]), *place = "0, 0";
+  const char *made = how[v->init.kind];
+  if (v->is_output && graph->loss == NONE && !plan_options->generate.slots)
+    made = v->rows == ROWS_OF_SAMPLES ? "OF_SAMPLES" : v->rows == ROWS_OF_BATCH ? "OF_BATCH" : made;
   stack_alias(f, &alias, &rest);
   char *names = text("    {%s, %s, %d, %s, %s,", name_text(f->name, f->rest),
                      alias ? name_text(alias, rest) : "{NULL, NULL}", f->member.n, role[v->role],
@@ -145,8 +148,8 @@ static char *full_row(const struct stack *f, int rank)
                          : "0");
   return text("%s\n%s\n     %d, {%s}, {%s}, {%s, %.17g, %.17g}},\n", row_lines(names),
               row_lines(text("     %s,", place)), here.ndim,
-              sizes_text(file_shape(f->member.at[0])), sizes_text(here), how[v->init.kind],
-              v->init.a, v->init.b);
+              sizes_text(file_shape(f->member.at[0])), sizes_text(here), made, v->init.a,
+              v->init.b);
 }
 
 /* "exp_avg" for a state whose name, place and initial value the macro STATE_ROW gives; else

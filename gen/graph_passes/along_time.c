@@ -367,9 +367,22 @@ static void want_of_step(struct cutting *c, int i)
   }
 }
 
+/* Of all calls' tokens, what is made again is made of what is kept, and of whole constants. */
+static void want_for_all_calls(struct cutting *c, const struct op *op)
+{
+  for (int k = 0; k < op->nin; k++) {
+    const int v = op->in[k];
+    if (c->along[v].dim == NONE)
+      c->wanted[v] |= 1u << ENTIRE;
+    else if (!c->again[v])
+      c->wanted[v] |= 1u << OF_ALL;
+  }
+}
+
 static void want_inputs(struct cutting *c, int i)
 {
   const struct op *op = &graph->op[i];
+  if (op->nout && c->again[op->out]) want_for_all_calls(c, op);
   if (c->scan_of[i] != NONE) {
     want_of_step(c, i);
     return;
@@ -399,7 +412,7 @@ static void want_inputs(struct cutting *c, int i)
   for (int k = 0; k < op->nin; k++) {
     const struct token_axis a = c->along[op->in[k]];
     if (takes_all_keys(c, &l, t, k, op->in[k])) {
-      c->wanted[op->in[k]] |= 1u << OF_ALL;
+      if (!c->again[op->in[k]]) c->wanted[op->in[k]] |= 1u << OF_ALL;
       continue;
     }
     if (a.dim != NONE) {

@@ -14,6 +14,8 @@
 
 static const double greatest = 1e29, low = -1e30;
 
+enum { MOST_MAKERS = 12 }; /* of a score: sums, masks, softmax */
+
 static const struct bounds unknown_bounds = {0, 0, false}, plain_number = {-1e29, 1e29, true};
 
 static bool is_plain(struct bounds b)
@@ -180,6 +182,20 @@ static bool keeps_keys(const struct op *op)
   }
 }
 
+/* Whether truths about the tokens themselves made a value of pairs: a mask of padding, say. */
+static bool is_masked_by_tokens(const struct cutting *c, int value, int depth)
+{
+  const int maker = graph->value[value].op;
+  const bool of_tokens = c->keys[value] != NONE || c->along[value].dim != NONE;
+  if (!of_tokens || maker == NONE || depth == 0) return false;
+  if (graph->value[value].type == BOOL) return true;
+  const struct op *op = &graph->op[maker];
+  if (c->keys[value] == NONE && op->kind == OP_matmul) return false; /* of queries, or keys */
+  for (int i = 0; i < op->nin; i++)
+    if (is_masked_by_tokens(c, op->in[i], depth - 1)) return true;
+  return false;
+}
+
 const char *find_pairs(struct cutting *c, const struct op *op, const struct letters *l,
                        struct token_letter t)
 {
@@ -212,7 +228,12 @@ const char *find_pairs(struct cutting *c, const struct op *op, const struct lett
     bool hidden = false;
     for (int i = 0; i < op->nin; i++)
       hidden |= c->keys[op->in[i]] != NONE && counts_no_later(op, i, ahead[i], own[i]);
-    return hidden ? NULL : "sees later tokens: no mask that depends on positions hides them";
+    if (hidden) return NULL;
+    for (int i = 0; i < op->nin; i++)
+      if (is_masked_by_tokens(c, op->in[i], MOST_MAKERS))
+        return "has a mask that depends on the tokens: only one by positions shows that later ones "
+               "are hidden, and a prompt is not filled up, so it needs none of padding";
+    return "sees later tokens: no mask that depends on positions hides them";
   }
   if (!is_at_place) return "puts keys in other places: a key may be a later token's then";
   c->keys[op->out] = dim;

@@ -111,8 +111,8 @@ void make_entering(struct cutting *c, struct entry *e, int carry, const struct o
   struct carry *k = &c->carry[carry];
   const struct shape state = graph->value[op->out].shape;
   if (k->cache == NONE)
-    k->cache =
-        add_state_cache(op, "state", with_sequences(state, plan_options->generate.slots), F32, c);
+    k->cache = add_state_cache(op, "state", with_sequences(state, plan_options->generate.slots),
+                               F32, c, "what a scan carries behind the last token");
   const int initial = value_in_form(c, e, op, op->in[0], ENTIRE);
   const struct op recall = {
       .kind = OP_recall_state, .nin = 4, .in = {k->cache, initial, e->slot, e->start}};

@@ -26,6 +26,7 @@
 #include "graph_passes/graph_passes.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* ------------------------------------------------------------------- operations of an entry */
 
@@ -98,12 +99,85 @@ static void widen_for_slots(struct cutting *c)
   }
 }
 
+/* The dimension of the mesh whose ranks share the context of the caches, or NONE. */
+static int context_dimension(const struct cutting *c)
+{
+  return (int)number_of(&graph->op[c->text], "over") - 1;
+}
+
+static void add_attention_caches(struct cutting *c, const struct op *op, struct caches *kept,
+                                 struct shape k, struct shape v)
+{
+  const enum type type = number_of(&graph->op[c->text], "bfloat16") ? BF16 : F32;
+  const int over = context_dimension(c);
+  struct shape cache = {
+      .ndim = 4,
+      .size = {plan_options->generate.slots, k.size[1], plan_options->generate.context, k.size[3]}};
+  if (over != NONE) {
+    const int64_t parts = graph->mesh.size[over];
+    cache = (struct shape){.ndim = 5,
+                           .size = {cache.size[0], parts, cache.size[1],
+                                    (cache.size[2] + parts - 1) / parts, cache.size[3]}};
+  }
+  kept->k = add_state_cache(op, "k", cache, type, c, kept_for(c, op, "the keys"));
+  cache.size[cache.ndim - 1] = v.size[3];
+  kept->v = add_state_cache(op, "v", cache, type, c, kept_for(c, op, "the values"));
+  if (over == NONE) return;
+  graph->value[kept->k].layout.on[over] = graph->value[kept->v].layout.on[over] =
+      (struct placement){.kind = SHARD, .dim = 1};
+}
+
+/* An operation of the entry on one value or two. */
+static int computed(const struct entry *e, const struct op *origin, enum op_kind kind, int a, int b)
+{
+  const struct op op = {.kind = kind, .nin = b == NONE ? 1 : 2, .in = {a, b == NONE ? 0 : b}};
+  return append_op(op_in_entry(e, origin, op));
+}
+
+/* Over the parts, the first dimension; the sum on all ranks. */
+static int over_parts(const struct entry *e, const struct op *origin, enum op_kind kind, int x,
+                      int over)
+{
+  struct op op = {.kind = kind, .nin = 1, .in = {x}, .dims = 1, .scalar = kind == OP_sum};
+  x = append_op(op_in_entry(e, origin, op));
+  if (kind != OP_sum) return x;
+  op = (struct op){.kind = OP_redistribute,
+                   .nin = 1,
+                   .in = {x},
+                   .type = F32,
+                   .backward_type = F32,
+                   .asked = 1u << over,
+                   .why = "attention over all parts of the context"};
+  return append_op(op_in_entry(e, origin, op));
+}
+
+/* Attention over all keys, from that over parts of them and the logarithms of its rows' sums: as
+   nn.KVCache. A row that sees no key is zeros. */
+static int merged_parts(const struct entry *e, const struct op *op, int y, int over)
+{
+  static const double least = -3.4028234663852886e38, small = 1e-37;
+  const int logs = y + 1;
+  struct shape rows = graph->value[logs].shape;
+  const int most = computed(e, op, OP_maximum, over_parts(e, op, OP_amax, logs, over),
+                            number_in_entry(e, op, least, F32));
+  const int weight = computed(e, op, OP_exp, computed(e, op, OP_sub, logs, most), NONE);
+  int total = computed(e, op, OP_maximum, over_parts(e, op, OP_sum, weight, over),
+                       number_in_entry(e, op, small, F32));
+  rows.size[rows.ndim++] = 1;
+  const int column = view_in_entry(e, op, weight, rows);
+  y = over_parts(e, op, OP_sum, computed(e, op, OP_mul, y, column), over);
+  for (int d = 0; d < rows.ndim - 1; d++) rows.size[d] = rows.size[d + 1];
+  rows.ndim--;
+  return computed(e, op, OP_div, y, view_in_entry(e, op, total, rows));
+}
+
 /* Attention over the caches. The new tokens of a call of the second entry are of a slot each: to
    the operator they are as many sequences of one token. */
 static void make_attention(struct cutting *c, struct entry *e, int i)
 {
   const struct op *op = &graph->op[i];
   const bool by_slot = e->last == NONE && e->tokens > 1;
+  const int over = context_dimension(c);
   int in[3];
   struct shape s[3];
   for (int k = 0; k < 3; k++) {
@@ -113,28 +187,28 @@ static void make_attention(struct cutting *c, struct entry *e, int i)
   }
   struct caches *kept = &c->caches[i];
   const int64_t groups = s[1].size[1];
-  if (kept->k == NONE) {
-    const enum type type = number_of(&graph->op[c->text], "bfloat16") ? BF16 : F32;
-    struct shape cache = {.ndim = 4,
-                          .size = {plan_options->generate.slots, groups,
-                                   plan_options->generate.context, s[1].size[3]}};
-    kept->k = add_state_cache(op, "k", cache, type, c);
-    cache.size[3] = s[2].size[3];
-    kept->v = add_state_cache(op, "v", cache, type, c);
-  }
+  if (kept->k == NONE) add_attention_caches(c, op, kept, s[1], s[2]);
   const int64_t each = s[0].size[1] / groups;
   struct shape grouped = {.ndim = 5,
                           .size = {s[0].size[0], groups, each, s[0].size[2], s[0].size[3]}};
   const int queries = view_in_entry(e, op, in[0], grouped);
   grouped.size[4] = s[2].size[3];
-  struct op cached =
-      op_in_entry(e, op,
-                  (struct op){.kind = OP_cached_attention,
-                              .nin = 7,
-                              .in = {queries, in[1], in[2], kept->k, kept->v, e->slot, e->start},
-                              .scalar = op->scalar});
+  struct op cached = op_in_entry(
+      e, op,
+      (struct op){.kind = over == NONE ? OP_cached_attention : OP_cached_attention_parts,
+                  .nin = 7,
+                  .in = {queries, in[1], in[2], kept->k, kept->v, e->slot, e->start},
+                  .scalar = op->scalar});
   set_number(&cached, "window", c->window[i]);
-  int y = append_op_shaped(cached, grouped);
+  int y;
+  if (over == NONE) {
+    y = append_op_shaped(cached, grouped);
+  } else {
+    struct shape of_parts[2] = {{.ndim = 6, .size = {graph->mesh.size[over]}}, {.ndim = 5}};
+    memcpy(of_parts[0].size + 1, grouped.size, 5 * sizeof *grouped.size);
+    memcpy(of_parts[1].size, of_parts[0].size, 5 * sizeof *grouped.size);
+    y = merged_parts(e, op, append_op_outputs(cached, of_parts, 2), over);
+  }
   y = cast_in_entry(e, op, y, op->out);
   const struct shape together = {.ndim = 4,
                                  .size = {s[0].size[0], s[0].size[1], s[0].size[2], s[2].size[3]}};
@@ -173,7 +247,8 @@ static void make_sum(struct cutting *c, struct entry *e, const struct op *op)
   const int dim = c->along[op->in[0]].dim;
   const int made = tokens_of_call(c, e, op, op->in[0], OF_ALL), x = rows_in_entry(e, op, made, dim);
   const struct shape shape = graph->value[x].shape;
-  const int cache = cache_of_value(c, op, op->out, "sum", 1, shape.size[2]);
+  const int cache = cache_of_value(c, op, op->out, "sum", 1, shape.size[2],
+                                   text("the sum so far of %s", reader_name(op)));
   const struct op sum = {.kind = OP_running_sum, .nin = 4, .in = {x, cache, e->slot, e->start}};
   const int y = append_op_shaped(op_in_entry(e, op, sum), shape);
   e->made[op->out][OF_ALL] =
@@ -262,6 +337,13 @@ static int first_made(const struct cutting *c, const struct entry *e, int value)
   return c->along[value].dim == NONE && graph->value[value].op == NONE ? value : NONE;
 }
 
+static bool is_made_for_all_calls(const struct cutting *c, const struct call *call)
+{
+  for (int k = 0; k < call->nout; k++)
+    if (call->out[k] < c->known && c->again[call->out[k]]) return true;
+  return false;
+}
+
 /* The calls of modules in the entry, which has their operations; styles belong to calls. at[i]:
    where the operations for the i-th one begin in the order. */
 static void add_calls(const struct cutting *c, const struct entry *e, const int *at)
@@ -280,6 +362,10 @@ static void add_calls(const struct cutting *c, const struct entry *e, const int 
     while (made < call.nout && (call.out[made] = first_made(c, e, call.out[made])) != NONE) made++;
     if (!complete || !made) call.nin = made = 0;
     call.nout = made;
+    if (!made && is_made_for_all_calls(c, &c->call[i])) { /* styles have nothing to ask of it */
+      number[i] = call.parent;
+      continue;
+    }
     number[i] = graph->ncall;
     GROW(graph->call, graph->ncall, graph->call_room);
     graph->call[graph->ncall++] = call;
@@ -290,6 +376,7 @@ static void make_any(struct cutting *c, struct entry *e, int i)
 {
   const struct op op = graph->op[i]; /* a copy: operations are added */
   const int entered = op.nout ? carry_entered_by(c, op.out) : NONE;
+  c->reader = i;
   if (i == c->text) {
     e->made[op.out][OF_ALL] = e->own;
   } else if (c->scan_of[i] != NONE) {
@@ -314,7 +401,9 @@ static void make_entry(struct cutting *c, struct entry *e)
   for (int v = 0; v < c->known; v++)
     for (int form = 0; form < FORMS; form++) e->made[v][form] = NONE;
   e->gathered = alloc((size_t)c->known * sizeof *e->gathered);
-  for (int v = 0; v < c->known; v++) e->gathered[v] = NONE;
+  e->of_all = alloc((size_t)c->known * sizeof *e->of_all);
+  for (int v = 0; v < c->known; v++) e->gathered[v] = e->of_all[v] = NONE;
+  e->places = NONE;
   e->settled = alloc((size_t)c->known * sizeof *e->settled);
   for (int v = 0; v < c->known; v++) e->settled[v] = NONE;
   e->state = alloc((size_t)(c->ncarry + 1) * sizeof *e->state);
@@ -335,13 +424,6 @@ static void make_entry(struct cutting *c, struct entry *e)
 
 /* ------------------------------------------------------------------------------------ the pass */
 
-static int number_op(const struct entry *e, const struct op *origin, double number)
-{
-  return append_op_shaped(
-      op_in_entry(e, origin, (struct op){.kind = OP_full, .type = I32, .scalar = number}),
-      (struct shape){0});
-}
-
 static void begin_modules(struct entry *e)
 {
   e->modules = graph->nmodule;
@@ -353,8 +435,9 @@ static void begin_modules(struct entry *e)
 static int positions_from(const struct cutting *c, const struct entry *e, int start)
 {
   const struct op *text_op = &graph->op[c->text];
-  struct op op = {
-      .kind = OP_minimum, .nin = 2, .in = {start, number_op(e, text_op, (double)(c->length - 1))}};
+  struct op op = {.kind = OP_minimum,
+                  .nin = 2,
+                  .in = {start, number_in_entry(e, text_op, (double)(c->length - 1), I32)}};
   return append_op(op_in_entry(e, text_op, op));
 }
 
@@ -402,33 +485,58 @@ static int find_text(void)
   return NONE;
 }
 
-void cut_time(void)
+/* What the pass knows of the whole text. */
+static struct cutting known_of_text(void)
 {
-  if (find_text() == NONE) return;
-  write_out_attention(graph->value[graph->op[find_text()].out].shape.size[1]);
   struct cutting c = {.text = find_text(),
                       .known = graph->nvalue,
                       .n = graph->norder,
                       .op = graph->order,
                       .ncall = graph->ncall,
                       .call = graph->call};
+  const size_t values = (size_t)c.known, operations = (size_t)graph->nop;
   c.length = graph->value[graph->op[c.text].out].shape.size[1];
-  c.along = alloc((size_t)c.known * sizeof *c.along);
-  c.wanted = alloc((size_t)c.known * sizeof *c.wanted);
-  c.counts = alloc((size_t)c.known * sizeof *c.counts);
-  c.live = alloc((size_t)graph->nop * sizeof *c.live);
-  c.kept = alloc((size_t)c.known * sizeof *c.kept);
-  for (int v = 0; v < c.known; v++) c.kept[v] = NONE;
-  c.caches = alloc((size_t)graph->nop * sizeof *c.caches);
-  c.window = alloc((size_t)graph->nop * sizeof *c.window);
-  c.keys = alloc((size_t)c.known * sizeof *c.keys);
-  c.ahead = alloc((size_t)c.known * sizeof *c.ahead);
-  c.own = alloc((size_t)c.known * sizeof *c.own);
-  for (int v = 0; v < c.known; v++) c.keys[v] = NONE;
-  for (int v = 0; v < c.known; v++) c.along[v] = (struct token_axis){NONE, 1, 0, 0, 0};
-  for (int i = 0; i < graph->nop; i++) c.caches[i] = (struct caches){NONE, NONE};
+  c.along = alloc(values * sizeof *c.along);
+  c.wanted = alloc(values * sizeof *c.wanted);
+  c.counts = alloc(values * sizeof *c.counts);
+  c.live = alloc(operations * sizeof *c.live);
+  c.kept = alloc(values * sizeof *c.kept);
+  c.caches = alloc(operations * sizeof *c.caches);
+  c.window = alloc(operations * sizeof *c.window);
+  c.keys = alloc(values * sizeof *c.keys);
+  c.ahead = alloc(values * sizeof *c.ahead);
+  c.own = alloc(values * sizeof *c.own);
+  c.array = alloc(values * sizeof *c.array);
+  c.tried = alloc(values * sizeof *c.tried);
+  c.again = alloc(values * sizeof *c.again);
+  c.reads_smaller = alloc(operations * sizeof *c.reads_smaller);
+  c.instead = alloc(operations * sizeof *c.instead);
+  for (int v = 0; v < c.known; v++) {
+    c.kept[v] = c.keys[v] = NONE;
+    c.along[v] = (struct token_axis){NONE, 1, 0, 0, 0};
+  }
+  for (int i = 0; i < graph->nop; i++) {
+    c.caches[i] = (struct caches){NONE, NONE};
+    c.instead[i] = "";
+  }
   find_carries(&c);
   find_tokens(&c);
+  find_smaller(&c);
+  return c;
+}
+
+void cut_time(void)
+{
+  if (find_text() == NONE) return;
+  const int64_t length = graph->value[graph->op[find_text()].out].shape.size[1];
+  write_out_attention(length, NULL);
+  struct cutting c = known_of_text();
+  if (plan_options->generate.caches == SMALL_CACHES) {
+    write_out_attention(length, c.reads_smaller);
+    c = known_of_text();
+  } else {
+    memset(c.again, 0, (size_t)c.known * sizeof *c.again);
+  }
   find_wanted(&c);
   for (int i = 0; i < c.outputs.n; i++) graph->value[c.outputs.at[i]].is_output = false;
   graph->order = NULL;

@@ -57,6 +57,14 @@ struct cutting {
       *own; /* bounds of those whose key is later, and of each token's with itself */
   int ncarry, carry_room;
   struct carry *carry;
+  double **array; /* by value: a constant's elements, or NULL; whether they were looked for */
+  bool *tried;
+  bool *again; /* by value: it is made of all calls' tokens again, from what is kept before it */
+  /* By operation that reads values of all calls' tokens: whether what they are made of is smaller;
+     what that would take. */
+  bool *reads_smaller;
+  const char **instead;
+  int reader; /* the operation of the whole text that an entry makes now */
 };
 
 /* What a scan over the tokens carries from step to step. */
@@ -79,6 +87,8 @@ struct entry {
   int (*made)[FORMS];
   int *settled;         /* by value that has a lead: the value at the call's tokens */
   int *gathered;        /* by value that has keys: its elements of all calls; or NONE */
+  int *of_all;          /* by value: that of all calls' tokens, a slot's after another's; or NONE */
+  int places;           /* of the tokens of all calls in a slot: made by then; or NONE */
   int modules, *module; /* by module of the whole text: that of its operations in the entry */
   bool *begun;          /* by module: a scan whose steps have begun */
   /* Of scans. For each token whether it is none behind the last one, or NONE; that of a step. */
@@ -95,6 +105,11 @@ struct token_letter {
   int64_t inner;
   int key;
 };
+
+/* ---------------------------------------------------------------------------- smaller_caches.c */
+
+/* Which values are made again if the caches are to be as small as can be: `again`. */
+void find_smaller(struct cutting *c);
 
 /* -------------------------------------------------------------------------------- along_time.c */
 
@@ -143,11 +158,12 @@ void make_stack(struct entry *e, const struct op *op);
 /* The operation in the entry, of the module and line of that of the whole text. */
 struct op op_in_entry(const struct entry *e, const struct op *origin, struct op op);
 /* Values in the entry, for an operation of the whole text: in another shape; the elements of a
-   dimension at an index; with the dimensions in another order; of the type of `like`. */
+   dimension at an index; with the dimensions in another order; a number; of the type of `like`. */
 int view_in_entry(const struct entry *e, const struct op *origin, int value, struct shape shape);
 int selected_in_entry(const struct entry *e, const struct op *origin, int value, int dim,
                       int index);
 int permuted_in_entry(const struct entry *e, const struct op *origin, int value, const char *rule);
+int number_in_entry(const struct entry *e, const struct op *origin, double number, enum type type);
 int cast_in_entry(const struct entry *e, const struct op *origin, int made, int like);
 /* A value as rows of tokens, [sequences, their tokens, all else], and back: so many tokens of each
    sequence, as in the shape, which has the call's tokens. */
@@ -160,12 +176,18 @@ int value_in_form(const struct cutting *c, struct entry *e, const struct op *rea
                   int form);
 int tokens_of_call(struct cutting *c, struct entry *e, const struct op *reader, int value,
                    int form);
-/* A cache of the operation's module; that of a value's last tokens, or of its sum so far, for both
-   entries; the rows of a value's tokens in this call, after those of the `back` tokens before. */
+/* For what a cache of all earlier tokens is kept: what it has of them, and what else could be. */
+const char *kept_for(struct cutting *c, const struct op *reader, const char *what);
+/* "mul [1, 64, 16]": a value by its operation and shape. The name of an operation in a plan. */
+const char *kept_value_name(int value);
+const char *reader_name(const struct op *op);
+/* A cache of the operation's module, and for what it is kept; that of a value's last tokens, or of
+   its sum so far, for both entries; the rows of a value's tokens in this call, after those of the
+   `back` tokens before. */
 int add_state_cache(const struct op *op, const char *name, struct shape shape, enum type type,
-                    const struct cutting *c);
+                    const struct cutting *c, const char *why);
 int cache_of_value(struct cutting *c, const struct op *origin, int value, const char *name,
-                   int64_t back, int64_t width);
+                   int64_t back, int64_t width, const char *why);
 /* An input that has the keys' tokens: those of all calls. `own` is the entry's operation, whose
    rule may change. */
 int gathered_in_entry(struct cutting *c, struct entry *e, struct op *own, const struct op *op,
@@ -175,8 +197,9 @@ int recent_in_entry(struct cutting *c, const struct entry *e, const struct op *o
 
 /* ------------------------------------------------------------------------- written_attention.c */
 
-/* In the program of a whole text of so many tokens. */
-void write_out_attention(int64_t length);
+/* In the program of a whole text of so many tokens. also: by operation, those whose keys and values
+   are made again at each call; or NULL. */
+void write_out_attention(int64_t length, const bool *also);
 
 /* ------------------------------------------------------------------------------ visible_keys.c */
 

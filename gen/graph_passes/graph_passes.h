@@ -148,6 +148,9 @@ bool *what_serves_loss(void);
    or NONE. */
 int mask_metrics(void);
 
+/* Sets `rows` of the outputs of a program that only goes forward. */
+void follow_samples_to_outputs(void);
+
 /* ------------------------------------------------------------------------------ microbatches.c */
 
 /* The plan's error if the samples of a batch make no equal micro-batches. */

@@ -124,7 +124,7 @@ static const struct op *op_at(const struct region *r, int index, int k)
 
 static bool same_numbers(const struct op *a, const struct op *b)
 {
-  bool streams = a->kind == OP_dropout;
+  bool streams = draws_stream(a->kind);
   for (int i = streams; i < MAX_NUMBERS; i++)
     if (a->number[i] != b->number[i]) return false;
   return a->type == b->type && a->typed == b->typed && a->constant == b->constant &&
@@ -161,7 +161,7 @@ static bool same_op(struct outlining *o, const struct op *a, const struct op *b)
 static bool find_growth(const struct region *r, int k, int64_t *growth)
 {
   *growth = 0;
-  if (op_at(r, 0, k)->kind != OP_dropout) return true;
+  if (!draws_stream(op_at(r, 0, k)->kind)) return true;
   *growth = op_at(r, 1, k)->number[0] - op_at(r, 0, k)->number[0];
   for (int i = 2; i < r->count; i++)
     if (op_at(r, i, k)->number[0] - op_at(r, i - 1, k)->number[0] != *growth) return false;
@@ -404,7 +404,7 @@ static void find_regions_of(struct outlining *o, const struct iteration_range *o
         for (int out = 0; out < op->nout; out++)
           join(&r, op_at(&r, i, n)->out + out, op->out + out, i);
       int64_t growth;
-      if (find_growth(&r, n, &growth) && op->kind == OP_dropout) op->stream_growth = growth;
+      if (find_growth(&r, n, &growth) && draws_stream(op->kind)) op->stream_growth = growth;
     }
     for (int i = r.first; i < r.last; i++) o->inside[i] = true;
     GROW(o->region, o->nregion, o->region_room);

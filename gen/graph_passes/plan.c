@@ -297,6 +297,7 @@ void plan(void)
   for (int i = 0; i < known; i++)
     if (graph->value[i].is_output && p->now[i] != i) {
       graph->value[p->now[i]].is_output = true;
+      graph->value[p->now[i]].rows = graph->value[i].rows;
       graph->value[p->now[i]].name = graph->value[i].name;
       graph->value[i].is_output = false;
     }

@@ -228,18 +228,24 @@ static bool cut_cache(struct value *cache, struct layout written, int from, int 
   return cut;
 }
 
-/* A cache's heads, or elements of a token, get the layout of those that are written to it first. */
+/* A cache's elements of a token get the layout of those that are written to it first. Heads are cut
+   where those of queries, keys or values are, and where queries are cut along their tokens: each
+   rank has the caches of some heads then. */
 static void place_caches(const struct op *op)
 {
-  enum { HEADS = 1, HEADS_FROM_END = 3, FROM_CACHE_TO_WRITTEN = -2, TOKEN_ELEMENTS = 2 };
+  enum { HEADS = 1, HEADS_FROM_END = 3, QUERIES = 0, VALUES = 2, TOKENS = 3, TOKEN_ELEMENTS = 2 };
   for (int i = 0; i < op->nin; i++) {
     struct value *v = &graph->value[op->in[i]];
     if (v->role != CACHE || v->placed) continue;
     if (op->kind == OP_recent || op->kind == OP_running_sum || op->kind == OP_all_tokens)
       cut_cache(v, graph->value[op->in[0]].layout, TOKEN_ELEMENTS, TOKEN_ELEMENTS);
-    else if (op->kind == OP_cached_attention || op->kind == OP_cached_attention_parts)
-      cut_cache(v, graph->value[op->in[i + FROM_CACHE_TO_WRITTEN]].layout, HEADS,
-                v->shape.ndim - HEADS_FROM_END);
+    else if (op->kind == OP_cached_attention || op->kind == OP_cached_attention_parts) {
+      const int heads = v->shape.ndim - HEADS_FROM_END;
+      for (int k = QUERIES; k <= VALUES; k++)
+        cut_cache(v, graph->value[op->in[k]].layout, HEADS, heads);
+      if (v->shape.size[heads] > 1)
+        cut_cache(v, graph->value[op->in[QUERIES]].layout, TOKENS, heads);
+    }
     v->placed = true;
   }
 }
@@ -470,6 +476,7 @@ void propagate(void)
 {
   check_sequence_order();
   defer_metrics(mask_metrics());
+  follow_samples_to_outputs();
   for (int i = 0; i < graph->nvalue; i++)
     graph->value[i].layout = usual_cut_order(graph->value[i].layout);
   propagate_from(0);
@@ -486,5 +493,6 @@ void propagate(void)
     graph->value[i].is_output = false;
     graph->value[out].is_output = true;
     graph->value[out].name = graph->value[i].name;
+    graph->value[out].rows = graph->value[i].rows;
   }
 }

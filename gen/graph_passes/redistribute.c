@@ -413,6 +413,7 @@ static int take_over(struct lowering *w, const struct op *op, int last)
     v->role = made->role;
     v->of = made->of;
     v->is_output = made->is_output;
+    v->rows = made->rows;
     v->name = made->name;
     if (graph->loss == op->out) graph->loss = last;
     made->role = ACTIVATION;

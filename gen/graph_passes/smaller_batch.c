@@ -1,4 +1,4 @@
-/* smaller_batch.c: metrics where the last batch of an epoch may be smaller.
+/* smaller_batch.c: metrics where the last batch of an epoch, or of a validation, may be smaller.
 
    Takes   the flat program. Rows without a sample fill a smaller batch up; the loss leaves them
            out, by labels that it ignores or by an input `present`.
@@ -33,7 +33,9 @@ struct masking {
 /* The number of samples in a batch that may be smaller, or 0. */
 static int64_t samples_of_smaller(void)
 {
-  if (plan_options->last_batch != LAST_SMALLER || graph->loss == NONE) return 0;
+  if (graph->loss == NONE ||
+      (plan_options->last_batch != LAST_SMALLER && !plan_options->says_validated))
+    return 0;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     if (v->role == BATCH && v->init.kind == INIT_PRESENT) return v->shape.size[0];
@@ -169,14 +171,32 @@ static int mask(struct masking *m, const struct op *op, struct shape s, int d)
 
 /* ------------------------------------------------------------- operations that include the rows */
 
+/* The words of an error: in which batches samples may be missing, and what to say otherwise. */
+static bool is_of_epoch(void)
+{
+  return plan_options->last_batch == LAST_SMALLER;
+}
+static const char *with_what(void)
+{
+  return is_of_epoch() ? "with drop_last = false" : "with validate.metrics";
+}
+static const char *of_what(void)
+{
+  return is_of_epoch() ? " of an epoch" : " of a validation";
+}
+static const char *instead(void)
+{
+  return is_of_epoch() ? "say drop_last = true" : "leave validate.metrics out";
+}
+
 static _Noreturn void refuse(const struct op *op, const char *what, int64_t samples)
 {
   plan_error(
       op->line,
-      "metrics: %s %s, and with drop_last = false samples may be missing in the last batch of "
-      "an epoch: take a sum, a mean, a maximum or a minimum over the samples, multiply what "
-      "it takes by an input present{%lld}, or say drop_last = true",
-      printable(op_name(op)), what, (long long)samples);
+      "metrics: %s %s, and %s samples may be missing in the last batch%s: take a sum, a mean, a "
+      "maximum or a minimum over the samples, multiply what it takes by an input present{%lld}, or "
+      "%s",
+      printable(op_name(op)), what, with_what(), of_what(), (long long)samples, instead());
 }
 
 /* A sum with the factor 1 / (n - c), a mean or a variance, becomes a plain sum, divided by n - c
@@ -381,10 +401,10 @@ int mask_metrics(void)
     if (v->is_output && !m->masked[i] && may_have_rows(m, i)) {
       plan_error(
           op && op->nin ? graph->value[op->in[0]].line : v->line,
-          "metrics: %s has elements for each sample, and with drop_last = false samples may be "
-          "missing in the last batch of an epoch: take a sum or a mean over the samples, "
-          "multiply by an input present{%lld}, or say drop_last = true",
-          printable(value_name(i)), (long long)m->samples);
+          "metrics: %s has elements for each sample, and %s samples may be missing in the last "
+          "batch%s: take a sum or a mean over the samples, multiply by an input present{%lld}, or "
+          "%s",
+          printable(value_name(i)), with_what(), of_what(), (long long)m->samples, instead());
     }
   }
   if (m->present == NONE) return NONE;
@@ -398,4 +418,47 @@ int mask_metrics(void)
   graph->norder = all.n;
   graph->order_room = all.room;
   return m->present;
+}
+
+/* The number of samples in a batch of a program that only goes forward: the first size of all its
+   inputs; 0: they differ. */
+static int64_t samples_of_inputs(void)
+{
+  int64_t samples = 0;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role != BATCH || !v->shape.ndim) continue;
+    if (samples && v->shape.size[0] != samples) return 0;
+    samples = v->shape.size[0];
+  }
+  return samples;
+}
+
+void follow_samples_to_outputs(void)
+{
+  if (graph->loss != NONE) return;
+  struct masking run = {.known = graph->nvalue, .samples = samples_of_inputs(), .present = NONE};
+  struct masking *m = &run;
+  m->lies = alloc((size_t)m->known * sizeof *m->lies);
+  m->unknown = alloc((size_t)m->known);
+  for (int i = 0; i < m->known; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role == BATCH && m->samples && v->shape.ndim) m->lies[i].kind = SHARD;
+    m->unknown[i] = v->role == BATCH && !m->samples;
+  }
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    if (!takes_rows(m, op)) continue;
+    const bool joins = m->samples && follow_rows(m, op);
+    for (int k = 0; k < op->nout; k++) m->unknown[op->out + k] |= joins || !m->samples;
+  }
+  for (int i = 0; i < m->known; i++) {
+    struct value *v = &graph->value[i];
+    const struct placement lies = m->lies[i];
+    if (!v->is_output) continue;
+    v->rows = m->unknown[i] || lies.kind == PARTIAL             ? ROWS_OF_BATCH
+              : lies.kind != SHARD                              ? ROWS_OF_NONE
+              : lies.dim == 0 && v->shape.size[0] == m->samples ? ROWS_OF_SAMPLES
+                                                                : ROWS_OF_BATCH;
+  }
 }

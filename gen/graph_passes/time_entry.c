@@ -23,6 +23,12 @@ int view_in_entry(const struct entry *e, const struct op *origin, int value, str
       shape);
 }
 
+int number_in_entry(const struct entry *e, const struct op *origin, double number, enum type type)
+{
+  const struct op op = {.kind = OP_full, .type = type, .scalar = number};
+  return append_op_shaped(op_in_entry(e, origin, op), (struct shape){0});
+}
+
 int selected_in_entry(const struct entry *e, const struct op *origin, int value, int dim, int index)
 {
   return append_op(op_in_entry(
@@ -86,15 +92,20 @@ static const char *moving(int ndim, int from, int to)
 }
 
 /* The value as rows of tokens: [sequences, their tokens, all else]. */
-int rows_in_entry(const struct entry *e, const struct op *origin, int value, int dim)
+static int rows_of_tokens(const struct entry *e, const struct op *origin, int value, int dim,
+                          int64_t sequences)
 {
   struct shape shape = graph->value[value].shape;
+  const int64_t tokens = shape.size[dim];
   if (dim) value = permuted_in_entry(e, origin, value, moving(shape.ndim, dim, 0));
-  const bool slots = e->last == NONE;
-  const struct shape rows = {
-      .ndim = 3,
-      .size = {slots ? e->tokens : 1, slots ? 1 : e->tokens, elements(shape) / e->tokens}};
+  const struct shape rows = {.ndim = 3,
+                             .size = {sequences, tokens / sequences, elements(shape) / tokens}};
   return view_in_entry(e, origin, value, rows);
+}
+
+int rows_in_entry(const struct entry *e, const struct op *origin, int value, int dim)
+{
+  return rows_of_tokens(e, origin, value, dim, e->last == NONE ? e->tokens : 1);
 }
 
 /* And back: so many tokens of each sequence, as in the shape, which has the call's tokens. */
@@ -109,7 +120,7 @@ int from_rows_in_entry(const struct entry *e, const struct op *origin, int rows,
 }
 
 int add_state_cache(const struct op *op, const char *name, struct shape shape, enum type type,
-                    const struct cutting *c)
+                    const struct cutting *c, const char *why)
 {
   const char *path = op->module == NONE ? "" : graph->module[op->module].path;
   const char *full = text("%s%s%s", path, *path ? "." : "", name);
@@ -119,20 +130,42 @@ int add_state_cache(const struct op *op, const char *name, struct shape shape, e
       again = graph->value[v].role == CACHE && !strcmp(graph->value[v].name, full);
     if (again) full = text("%s%s%s_%d", path, *path ? "." : "", name, i);
   }
-  return add_value(CACHE, full, type, shape, op->module == NONE ? 0 : op->module, op->line);
+  const int cache =
+      add_value(CACHE, full, type, shape, op->module == NONE ? 0 : op->module, op->line);
+  graph->value[cache].why = why;
+  return cache;
+}
+
+const char *reader_name(const struct op *op)
+{
+  return printable(op->part_of ? op->part_of : op_name(op));
+}
+
+const char *kept_value_name(int value)
+{
+  const int op = graph->value[value].op;
+  const char *shape = shape_text(graph->value[value].shape);
+  return op == NONE ? shape : text("%s %s", reader_name(&graph->op[op]), shape);
+}
+
+const char *kept_for(struct cutting *c, const struct op *reader, const char *what)
+{
+  const char *instead = c->instead[c->reader];
+  c->instead[c->reader] = ""; /* once */
+  return text("%s of all earlier tokens, for %s%s", what, reader_name(reader), instead);
 }
 
 /* The cache of a value's last tokens, or of its sum so far, for both entries. A call of the first
    one may write as many tokens as it has, and the last ones may be padding: those that the
    next call reads are still there. */
 int cache_of_value(struct cutting *c, const struct op *origin, int value, const char *name,
-                   int64_t back, int64_t width)
+                   int64_t back, int64_t width, const char *why)
 {
   int *kept = &c->kept[value];
   const struct shape shape = {
       .ndim = 3,
       .size = {plan_options->generate.slots, back + plan_options->generate.prefill, width}};
-  if (*kept == NONE) *kept = add_state_cache(origin, name, shape, F32, c);
+  if (*kept == NONE) *kept = add_state_cache(origin, name, shape, F32, c, why);
   return *kept;
 }
 
@@ -142,7 +175,9 @@ int recent_in_entry(struct cutting *c, const struct entry *e, const struct op *o
 {
   const int x = rows_in_entry(e, origin, made, c->along[value].dim);
   struct shape shape = graph->value[x].shape;
-  const int cache = cache_of_value(c, origin, value, "recent", back, shape.size[2]);
+  const int cache = cache_of_value(
+      c, origin, value, "recent", back, shape.size[2],
+      text("the last tokens, which %s reads: %lld", reader_name(origin), (long long)back));
   shape.size[1] += back;
   struct op op = {.kind = OP_recent, .nin = 4, .in = {x, cache, e->slot, e->start}};
   return append_op_shaped(op_in_entry(e, origin, op), shape);
@@ -187,6 +222,77 @@ static const char *with_letter(const char *rule, int operand, char letter)
   return text("%.*s%c%s", (int)(c - rule), rule, letter, c);
 }
 
+/* The value's tokens of all calls from its cache: [slots, context, all else]. */
+static int rows_of_all_calls(struct cutting *c, struct entry *e, const struct op *reader, int v)
+{
+  if (e->gathered[v] != NONE) return e->gathered[v];
+  const int made = tokens_of_call(c, e, reader, v, OF_ALL);
+  const int x = rows_in_entry(e, reader, made, c->along[v].dim);
+  struct shape shape = graph->value[x].shape;
+  shape.size[1] = c->length;
+  if (c->kept[v] == NONE) {
+    const bool is_short = number_of(&graph->op[c->text], "bfloat16");
+    struct shape cache = shape;
+    cache.size[0] = plan_options->generate.slots;
+    c->kept[v] = add_state_cache(reader, "tokens", cache, is_short ? BF16 : F32, c,
+                                 kept_for(c, reader, kept_value_name(v)));
+  }
+  const struct op all = {.kind = OP_all_tokens, .nin = 4, .in = {x, c->kept[v], e->slot, e->start}};
+  return e->gathered[v] = append_op_shaped(op_in_entry(e, reader, all), shape);
+}
+
+/* The place in the context of each token of all calls, a slot's after another's. */
+static int places_of_all(const struct cutting *c, struct entry *e, const struct op *reader,
+                         int64_t slots)
+{
+  if (e->places != NONE) return e->places;
+  const struct op index = {.kind = OP_index, .dims = 1, .type = I32};
+  const int places = append_op_shaped(op_in_entry(e, reader, index),
+                                      (struct shape){.ndim = 1, .size = {c->length}});
+  const struct op expand = {.kind = OP_expand, .nin = 1, .in = {places}, .dims = 1, .scalar = 1};
+  const int of_slots = append_op_shaped(op_in_entry(e, reader, expand),
+                                        (struct shape){.ndim = 2, .size = {slots, c->length}});
+  return e->places = view_in_entry(e, reader, of_slots,
+                                   (struct shape){.ndim = 1, .size = {slots * c->length}});
+}
+
+/* The value of the tokens of all calls, in the place of its tokens: a slot's after another's. Of
+   what is kept, or made again. */
+static int value_of_all_calls(struct cutting *c, struct entry *e, const struct op *reader, int v)
+{
+  if (e->of_all[v] != NONE) return e->of_all[v];
+  const int64_t slots = e->last == NONE ? e->tokens : 1;
+  const int dim = c->along[v].dim;
+  struct shape shape = graph->value[v].shape;
+  shape.size[dim] = slots * c->length;
+  if (!c->again[v]) {
+    const int rows = rows_of_all_calls(c, e, reader, v);
+    return e->of_all[v] =
+               cast_in_entry(e, reader, from_rows_in_entry(e, reader, rows, shape, dim), v);
+  }
+  const struct op op = graph->op[graph->value[v].op]; /* a copy: operations are added */
+  struct letters l;
+  op_letters(&op, &l);
+  const struct token_letter t = letter_of_tokens(c, &op, &l);
+  struct op own = op;
+  for (int k = 0; k < op.nin; k++) {
+    const int d = dimension_having(&l, k, t.letter);
+    if (c->along[op.in[k]].dim != NONE) {
+      own.in[k] = value_of_all_calls(c, e, reader, op.in[k]);
+      continue;
+    }
+    own.in[k] = value_in_form(c, e, &op, op.in[k], ENTIRE);
+    if (d != NONE && slots > 1 && graph->value[op.in[k]].shape.size[d] > 1)
+      own.in[k] = selected_in_entry(e, &op, own.in[k], d, places_of_all(c, e, reader, slots));
+  }
+  if (op.kind == OP_view)
+    own.equation = view_equation(graph->value[own.in[0]].shape, shape, op.line);
+  own = op_in_entry(e, &op, own);
+  const int out = append_op_outputs(own, &shape, 1);
+  graph->value[out].name = graph->value[v].name;
+  return e->of_all[v] = out;
+}
+
 /* Input i of an operation on pairs of tokens: a value's elements for all keys of the context. In
    decode each slot is a query, and has keys of its own. */
 int gathered_in_entry(struct cutting *c, struct entry *e, struct op *own, const struct op *op,
@@ -194,27 +300,10 @@ int gathered_in_entry(struct cutting *c, struct entry *e, struct op *own, const 
 {
   const int v = op->in[i], dim = c->along[v].dim;
   const struct shape whole = graph->value[v].shape;
-  const int made = tokens_of_call(c, e, op, v, OF_ALL);
-  if (e->gathered[v] == NONE) {
-    const int x = rows_in_entry(e, op, made, dim);
-    struct shape shape = graph->value[x].shape;
-    shape.size[1] = c->length;
-    if (c->kept[v] == NONE) {
-      const bool is_short = number_of(&graph->op[c->text], "bfloat16");
-      struct shape cache = shape;
-      cache.size[0] = plan_options->generate.slots;
-      c->kept[v] = add_state_cache(op, "tokens", cache, is_short ? BF16 : F32, c);
-    }
-    const struct op all = {
-        .kind = OP_all_tokens, .nin = 4, .in = {x, c->kept[v], e->slot, e->start}};
-    e->gathered[v] = append_op_shaped(op_in_entry(e, op, all), shape);
-  }
-  const int rows = e->gathered[v];
-  const int64_t slots = graph->value[rows].shape.size[0];
-  if (slots == 1) {
-    const int y = from_rows_in_entry(e, op, rows, whole, dim);
-    return cast_in_entry(e, op, y, v);
-  }
+  const int64_t slots = e->last == NONE ? e->tokens : 1;
+  if (slots == 1) return value_of_all_calls(c, e, op, v);
+  const int rows = c->again[v] ? rows_of_tokens(e, op, value_of_all_calls(c, e, op, v), dim, slots)
+                               : rows_of_all_calls(c, e, op, v);
   /* From [slots, context, the others] to those of the value, with the slots in front of them, for a
      product, or in the place of the one query. */
   const bool is_product = op->kind == OP_matmul;

@@ -21,7 +21,7 @@ struct box {
 enum seen { HIDDEN, SEEN, SOME, NOT_DECIDED };
 
 /* Constants of at most so many elements are computed whole; a mask may be halved so often. */
-enum { MOST_ELEMENTS = 1 << 20, MOST_BLOCKS = 1 << 24 };
+enum { LARGE_ELEMENTS = 1 << 16, MOST_ELEMENTS = 1 << 20, MOST_BLOCKS = 1 << 24 };
 
 struct visible {
   const struct op *op;
@@ -361,13 +361,12 @@ static struct span combine(const struct op *op, const struct span *a)
   }
 }
 
-static struct span range_of(struct visible *s, int value, const struct box *box)
+static struct span range_of(struct visible *s, int value, const struct box *box);
+
+/* By the ranges of what it is made of. */
+static struct span range_by_operation(struct visible *s, int value, const struct box *box)
 {
-  const int id = graph->value[value].op;
-  if (id == NONE) return unknown_span;
-  const double *x = array_of(s, value);
-  if (x) return range_in_array(x, graph->value[value].shape, box);
-  const struct op *op = &graph->op[id];
+  const struct op *op = &graph->op[graph->value[value].op];
   if (op->nout != 1 || op->nin == 0 || op->nin > 3 || !*rule_of(op)) {
     if (op->kind != OP_full) return unknown_span;
     return spanned(op->scalar, op->scalar);
@@ -405,6 +404,21 @@ static struct span range_of(struct visible *s, int value, const struct box *box)
     return kept ? in[0] : spanned(fmin(in[0].low, 0), fmax(in[0].high, 0));
   }
   return combine(op, in);
+}
+
+/* The elements of a large value, as a mask, are computed only where ranges do not say enough. */
+static struct span range_of(struct visible *s, int value, const struct box *box)
+{
+  const struct shape shape = graph->value[value].shape;
+  if (graph->value[value].op == NONE) return unknown_span;
+  const bool is_large = elements(shape) > LARGE_ELEMENTS;
+  if (is_large) {
+    const struct span r = range_by_operation(s, value, box);
+    if (r.known) return r;
+  }
+  const double *x = array_of(s, value);
+  if (x) return range_in_array(x, shape, box);
+  return is_large ? unknown_span : range_by_operation(s, value, box);
 }
 
 /* ------------------------------------------------------------------------- what a block of pairs
@@ -580,8 +594,8 @@ struct bounds bounds_of_pairs(struct cutting *c, int value, int query_dim, int k
   const int64_t last = c->length - 1;
   struct pairs p = {.value = value, .query = query_dim, .key = key_dim, .own = own};
   p.all = (struct span){INFINITY, -INFINITY, true};
-  p.s.array = alloc((size_t)graph->nvalue * sizeof *p.s.array);
-  p.s.tried = alloc((size_t)graph->nvalue * sizeof *p.s.tried);
+  p.s.array = c->array;
+  p.s.tried = c->tried;
   if (query_dim != NONE && key_dim != NONE) {
     add_pairs(&p, 0, last, 0, last);
   } else { /* the same for all queries, or for all keys */

@@ -11,7 +11,7 @@ static struct op from_origin(const struct op *origin, struct op op)
 {
   op.module = origin->module;
   op.line = origin->line;
-  op.part_of = origin->part_of;
+  op.part_of = origin->part_of ? origin->part_of : op_name(origin);
   op.phase = origin->phase;
   return op;
 }
@@ -144,17 +144,17 @@ static int written_attention(const struct op *op)
 }
 
 /* Whether the attention over caches lacks it, and nothing says that it sees later tokens. */
-static bool is_to_be_written(const struct op *op, int64_t length)
+static bool is_to_be_written(const struct op *op, int64_t length, bool again)
 {
   const struct shape q = graph->value[op->in[0]].shape, k = graph->value[op->in[1]].shape;
   if (op->kind != OP_attention || number_of(op, "places") || number_of(op, "ring")) return false;
   if (q.size[0] != 1 || q.size[2] != length || k.size[2] != length) return false;
-  if (number_of(op, "sinks") || op->softcap) return true;
+  if (again || number_of(op, "sinks") || op->softcap) return true;
   const char *why = "";
   return window_of_attention(op, length, &why) < 0 && strcmp(why, SEES_LATER) != 0;
 }
 
-void write_out_attention(int64_t length)
+void write_out_attention(int64_t length, const bool *also)
 {
   const int n = graph->norder, *order = graph->order, known = graph->nvalue;
   int *at = alloc((size_t)(n + 1) * sizeof *at), *now = alloc((size_t)(known + 1) * sizeof *now);
@@ -166,7 +166,7 @@ void write_out_attention(int64_t length)
     struct op *op = &graph->op[order[i]];
     for (int k = 0; k < op->nin; k++)
       if (op->in[k] < known) op->in[k] = now[op->in[k]];
-    if (!is_to_be_written(op, length)) {
+    if (!is_to_be_written(op, length, also && also[order[i]])) {
       append_to_order(order[i]);
       continue;
     }

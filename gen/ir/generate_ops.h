@@ -38,9 +38,9 @@ OP(keep_state,      "n!...,b!...,b!...,b!->b!:max", "", no_grad, "", "", "", .ty
 /* The tokens of a whole text, of the type of the first input, which has those of one call:
    cut_time.c. The inputs are those of the two entries of a program that generates: tokens, slot,
    start and last of the one, tokens, slot and start of the other. `bfloat16`: the type of its
-   caches. */
-OP(whole_text,      "",                     "",             no_grad,            "bfloat16", "", "",
-   .type = "a", .elements = ALL_OF_FIRST, .idle = true)
+   caches; `over`: 1 + the dimension of the mesh whose ranks share their context, or 0. */
+OP(whole_text,      "",                     "",             no_grad,            "bfloat16 over", "",
+   "", .type = "a", .elements = ALL_OF_FIRST, .idle = true)
 /* Products with weights that are only read: stored as bfloat16, or as blocks of 32 numbers of 8
    bits after a scale (runtime/base/weight_blocks.h). The weight of a `transposed` one is [in,
    out]. */

@@ -215,6 +215,9 @@ void set_number(struct op *op, const char *name, int64_t number);
 void copy_numbers(struct op *op, const struct op *from);
 /* Whether it moves a value between stages of a pipeline. */
 bool is_transfer(enum op_kind kind);
+/* Whether the operation draws random numbers, of the stream that its first number names. */
+bool draws_stream(enum op_kind kind);
+
 /* Whether an operation updates parameters, or depends on the step's number, as random numbers do.
  */
 bool is_update(const struct op *op);

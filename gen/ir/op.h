@@ -83,7 +83,7 @@ struct op {
   int piece_group; /* matmul, of a piece: the dimension `piece_dim` of its output is cut in pieces;
                       each member of the group has a part of it */
   double softcap;  /* attention: scores s become softcap tanh(s / softcap); 0: they stay */
-  int64_t stream_growth; /* dropout, in a loop's body: the growth of its number "stream" from one
+  int64_t stream_growth; /* of random numbers, in a loop's body: how its "stream" grows from one
                             module to the next */
 };
 

@@ -55,6 +55,7 @@
      $noted     Where a number that is no index is noted for the use of indices `$use` of the plan.
      $random    A number in [0, 1) that depends only on the seed, the step, $stream and the place in
                 the whole tensor; 1 where the step is 0: in a validation.
+     $uniform   Likewise, in a validation, too. $normal: of mean 0 and deviation 1.
      $now       The step's number, as functions of elements.h take it; 0 in a validation.
 
               ""  with a rule: the operator has kernels of its own, NAME.c and .cu in templates
@@ -196,6 +197,8 @@ OP(in_training,    "...,...->...",         "",             in_training_grad,   "
    "is_training($now) ? $a : $b", "", .type = "a")
 OP(dropout,        "...@->...@",           "a|a:max|a:min", dropout_grad,      "stream",
    "dropped($a, $random, $s)", "")
+OP(uniform_like,   "...@->...@", "", no_grad, "stream", "$uniform", "", .type = "f32")
+OP(normal_like,    "...@->...@", "", no_grad, "stream", "$normal", "", .type = "f32")
 OP(tril,           "...y@x@->...y@x@",     "a|a:max|a:min", tril_grad,         "diagonal",
    "$x - $y <= $diagonal ? $a : 0", "", .elements = SOME_OR_ZERO)
 OP(triu,           "...y@x@->...y@x@",     "a|a:max|a:min", triu_grad,         "diagonal",

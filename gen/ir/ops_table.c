@@ -200,10 +200,15 @@ bool is_update(const struct op *op)
   return op_row[op->kind].updates;
 }
 
+bool draws_stream(enum op_kind kind)
+{
+  return kind != OP_custom && !strncmp(op_row[kind].numbers, "stream", strlen("stream"));
+}
+
 bool knows_step(const struct op *op)
 {
   const char *element = op->kind == OP_custom ? "" : op_row[op->kind].element;
-  bool knows = strstr(element, "$random") || strstr(element, "$now");
+  bool knows = (op->kind != OP_custom && draws_stream(op->kind)) || strstr(element, "$now");
   for (int k = 0; k < op->nbody; k++) knows |= knows_step(&graph->op[op->body[k]]);
   return knows;
 }

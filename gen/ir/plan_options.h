@@ -82,6 +82,10 @@ struct shown_setting {
   bool is_given;
 };
 
+/* What the caches of a program keep that is cut along time: each operation's own input; or what its
+   input can be made of again, where that is smaller; or what the judge takes. */
+enum cache_choice { CACHES_OF_INPUTS, SMALL_CACHES, CACHES_BY_COST };
+
 struct plan_options {
   const char *path; /* the plan's path, as messages and the output show it */
   const char *hash; /* 16 hexadecimal digits: a hash of everything that decides the output */
@@ -126,6 +130,8 @@ struct plan_options {
   enum last_batch last_batch;
   bool validates;              /* the loss of each batch is whole after its forward */
   const char *validation_data; /* a file, or NULL */
+  const char *validated;       /* metrics of validations, lines of "NAME BY_MEAN", or NULL */
+  bool says_validated;         /* the plan says which, so they know the samples of a batch */
   const char *adapter;         /* PEFT's adapter_config.json of the plan's adapters, or NULL */
   double adapter_scale;        /* the weight that is adapted is W + scale B A */
   const char *transposed;      /* weights, a line each, to which B A is added the other way round */
@@ -137,9 +143,11 @@ struct plan_options {
   int validate_every;          /* a validation after so many steps; 0: the runtime says */
   int validate_steps;          /* of so many batches; 0: of all */
   struct {
-    int slots;   /* sequences that are generated side by side; 0: the program generates none */
-    int context; /* the most tokens of a sequence */
-    int prefill; /* tokens of a prompt that one call takes */
+    int slots;       /* sequences that are generated side by side; 0: the program generates none */
+    int context;     /* the most tokens of a sequence */
+    int prefill;     /* tokens of a prompt that one call takes */
+    int caches;      /* enum cache_choice */
+    const char *why; /* that choice, where it was tried; or NULL */
   } generate;
 };
 

@@ -34,6 +34,10 @@ struct init {
   double a, b;
 };
 
+/* An output of a program that only goes forward: it is of all samples of the batch together, or
+   that is not known; row i is of sample i; or it is the same for all samples. */
+enum output_rows { ROWS_OF_BATCH, ROWS_OF_SAMPLES, ROWS_OF_NONE };
+
 /* The most used fields come first: see struct op. */
 struct value {
   enum role role : 8;
@@ -42,6 +46,7 @@ struct value {
   enum type reduced_as : 8; /* PARAMETER: the type in which its gradient moves between ranks */
   bool placed;              /* the layout is known */
   bool is_output;           /* of an inference program: written to a file; or a metric */
+  signed char rows;         /* of an output: which samples its rows are of, as output_rows */
   bool stored;              /* it is in memory: false inside a fused kernel */
   bool is_separate;
   bool on_other_stages;  /* of a parameter that only ranks of other stages have */
@@ -62,6 +67,7 @@ struct value {
   int style;         /* that placed this parameter, or NONE */
   int pieces;        /* the number of its pieces, or 0; apart: each piece is contiguous */
   const char *alias; /* PARAMETER: its name in files of others, or NULL */
+  const char *why;   /* CACHE: for which operation it is kept; or NULL */
   /* PARAMETER, STATE: files hold it as a part of a larger tensor of its name: along `file_dim` the
      part begins at `file_first` of `file_size`; 0: it is the whole tensor. A parameter with
      file_first above 0 follows the one before it, which is the part before it. */

@@ -103,13 +103,23 @@ static bool counts(const struct op *op, const struct expr *row, int i)
   return counts_in(row, i);
 }
 
+/* The function for "$random" and the like, or NULL. */
+static const char *random_function(const char *word)
+{
+  static const char *const drawn[][2] = {
+      {"$random", "random_at"}, {"$uniform", "uniform_at"}, {"$normal", "normal_at"}};
+  for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++)
+    if (!strcmp(word, drawn[i][0])) return drawn[i][1];
+  return NULL;
+}
+
 /* "expf($a)", "0.5f" */
 static bool is_float_row(const struct expr *e)
 {
   for (const struct element_function *f = element_function; f->name && e->kind == CALL_EXPR; f++)
     if (!f->whole && !strcmp(e->word, f->name)) return true;
   if (e->kind == NUMBER_EXPR && e->word[strlen(e->word) - 1] == 'f') return true;
-  if (!strcmp(e->word, "$random")) return true;
+  if (random_function(e->word)) return true;
   for (int i = 0; i < e->n; i++)
     if (is_float_row(e->all[i])) return true;
   return false;
@@ -218,7 +228,7 @@ static const struct expr *letter_index(const struct writing *w, char name)
   return is_zero_expr(here) ? first : plus_expr(first, "+", here);
 }
 
-static const struct expr *random_number(const struct writing *w)
+static const struct expr *random_number(const struct writing *w, const char *function)
 {
   int64_t stream = number_of(w->op, "stream"), step = w->op->stream_growth;
   char *number = text("%" PRId64, stream);
@@ -237,7 +247,7 @@ static const struct expr *random_number(const struct writing *w)
   const char *first = flat_first_text(w->op->out);
   if (strcmp(first, "0"))
     index = plus_expr(word_expr(add_extra(w->k, "long", "first", first)), "+", index);
-  return expr("random_at(%s, %e)", name, index);
+  return expr(text("%s(%%s, %%e)", function), name, index);
 }
 
 /* --------------------------------------------------------------------------- `$a(i)`: elsewhere */
@@ -377,7 +387,7 @@ static const struct expr *filled_row(struct writing *w, const struct expr *e)
     const char *name = e->word + 1;
     if (names_letter(w->op, name)) return letter_index(w, *name);
     if (!strcmp(name, "s")) return scalar(w);
-    if (!strcmp(name, "random")) return random_number(w);
+    if (random_function(e->word)) return random_number(w, random_function(e->word));
     if (!strcmp(name, "now")) return word_expr(add_extra(w->k, "step_number", "now", "t"));
     if (!strcmp(name, "noted"))
       return word_expr(add_extra(w->k, "unsigned long long *", "noted",

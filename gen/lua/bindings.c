@@ -307,8 +307,8 @@ static int add_batch(lua_State *L)
   return 1;
 }
 
-/* add_cache(name, shape, type, {[mesh dimension] = placement}): the tensor, of the module that runs
-   now; zeros at first. */
+/* add_cache(name, shape, type, {[mesh dimension] = placement}, what it keeps): the tensor, of the
+   module that runs now; zeros at first. */
 static int add_cache(lua_State *L)
 {
   const char *name = check_name(L, 1, "a cache's name");
@@ -321,6 +321,7 @@ static int add_cache(lua_State *L)
   struct asked a = {.line = sandbox->line, .who = text("the cache '%s'", printable(name))};
   read_asked_layout(L, 4, s, &a);
   graph->value[value].layout = a.to;
+  graph->value[value].why = copy_text(luaL_checkstring(L, 5));
   push_tensor(L, value);
   return 1;
 }

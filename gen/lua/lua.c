@@ -36,6 +36,7 @@ static const char *const files[] = {
     "gen/lua/prelude/tensors/reordering.lua",
     "gen/lua/prelude/tensors/normalization.lua",
     "gen/lua/prelude/tensors/likes.lua",
+    "gen/lua/prelude/tensors/random.lua",
     "gen/lua/prelude/tensors/einsum.lua",
     "gen/lua/prelude/tensors/distances.lua",
     "gen/lua/prelude/tensors/volumes.lua",

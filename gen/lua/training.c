@@ -265,12 +265,21 @@ static int set_validation(lua_State *L)
   return 0;
 }
 
-/* set_generation(slots, context, prefill) */
+/* set_validated(metrics: lines "NAME BY_MEAN", whether the plan says which) */
+static int set_validated(lua_State *L)
+{
+  plan_options->validated = copy_text(luaL_checkstring(L, 1));
+  plan_options->says_validated = lua_toboolean(L, 2);
+  return 0;
+}
+
+/* set_generation(slots, context, prefill, enum cache_choice) */
 static int set_generation(lua_State *L)
 {
   plan_options->generate.slots = (int)luaL_checkinteger(L, 1);
   plan_options->generate.context = (int)luaL_checkinteger(L, 2);
   plan_options->generate.prefill = (int)luaL_checkinteger(L, 3);
+  plan_options->generate.caches = (int)luaL_checkinteger(L, 4);
   return 0;
 }
 
@@ -351,6 +360,7 @@ void set_training_bindings(lua_State *L)
                                        {"set_pipeline", set_pipeline},
                                        {"set_data", set_data},
                                        {"set_validation", set_validation},
+                                       {"set_validated", set_validated},
                                        {"set_adapter", set_adapter},
                                        {"set_generation", set_generation},
                                        {"begin_decode", begin_decode},

@@ -139,6 +139,23 @@ static json_t *json_parameters(void)
   return list;
 }
 
+static json_t *json_caches(void)
+{
+  json_t *list = json_array();
+  const struct stacks caches = find_caches();
+  for (int i = 0; i < caches.n; i++) {
+    const struct stack *f = &caches.at[i];
+    const struct value *v = &graph->value[f->member.at[0]];
+    json_append(list,
+                json_pack("{s:s, s:i, s:s, s:o, s:o, s:o, s:I, s:s}", "name",
+                          printable(stack_text(f)), "count", f->member.n, "type",
+                          type_name(v->type), "shape", json_shape(v->shape), "placement",
+                          json_layout(v->layout), "local", json_parts(f->member.at[0]), "bytes",
+                          (json_int_t)bytes_of_caches(f), "why", v->why ? printable(v->why) : ""));
+  }
+  return list;
+}
+
 static void set_bytes(json_t *memory, const char *name, int64_t bytes)
 {
   json_member(memory, name, json_integer(bytes));
@@ -199,6 +216,7 @@ void report_json(struct buffer *b)
   json_member(whole, "collectives", collectives);
   json_member(whole, "redistributions", json_chains());
   json_member(whole, "memory_of_rank", memory);
+  if (memory_of_role(CACHE)) json_member(whole, "caches", json_caches());
   if (json_array_size(rows)) json_member(whole, "rows_by_expert", rows);
   if (plan_files()) json_member(whole, "files", json_files());
   if (plan_options->reductions)

@@ -246,6 +246,49 @@ static void put_chain(struct buffer *b, const struct chain *c)
   for (int i = 0; i < c->nstep && !only; i++) put_move(b, &graph->op[c->step[i]]);
 }
 
+static bool has_equal_cache(const struct stack *f, int value)
+{
+  const int first = f->member.at[0];
+  return same_tensor(first, value) && same_shape(local_shape(first, 0), local_shape(value, 0));
+}
+
+struct stacks find_caches(void)
+{
+  int n = 0, *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list);
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == CACHE) list[n++] = i;
+  return find_stacks(n, list, has_equal_cache, true);
+}
+
+int64_t bytes_of_caches(const struct stack *f)
+{
+  const int first = f->member.at[0];
+  return elements(local_shape(first, 0)) * type_bytes(graph->value[first].type) * f->member.n;
+}
+
+static void put_caches(struct buffer *b)
+{
+  const struct stacks caches = find_caches();
+  if (!caches.n) return;
+  int width = 26;
+  for (int i = 0; i < caches.n; i++) {
+    const int length = (int)strlen(printable(stack_text(&caches.at[i])));
+    if (width < length) width = length;
+  }
+  put(b, "\n%-*s %-16s %-16s %-4s %15s   %s\n", width + 2, "caches", "here", "of", "as", "bytes",
+      "what they keep");
+  if (plan_options->generate.why)
+    put(b, "  %s\n", wrapped(plan_options->generate.why, " ", "    "));
+  for (int i = 0; i < caches.n; i++) {
+    const int first = caches.at[i].member.at[0];
+    const struct value *v = &graph->value[first];
+    put(b, "  %-*s %-16s %-16s %-4s %15s\n", width, printable(stack_text(&caches.at[i])),
+        shape_text(local_shape(first, 0)), shape_text(v->shape), type_name(v->type),
+        grouped(bytes_of_caches(&caches.at[i])));
+    if (v->why) put(b, "      %s\n", wrapped(printable(v->why), " ", "        "));
+  }
+}
+
 /* The values that are computed before the first step, and kept. */
 static void put_constants(struct buffer *b)
 {
@@ -349,6 +392,7 @@ void report_text(struct buffer *b)
   put_step(b);
   if (target->streams) put_streams(b);
   put_constants(b);
+  put_caches(b);
   put_memory(b);
   put_rows_by_expert(b);
   if (graph->nended) put(b, "\nended early\n");

@@ -226,6 +226,9 @@ void report_text(struct buffer *b);
 void put_plan_head(struct buffer *b);
 /* The parameters; those with equal rows are a stack. */
 struct stacks find_parameters(void);
+/* The caches, those of equal modules together; the bytes that a rank has of them. */
+struct stacks find_caches(void);
+int64_t bytes_of_caches(const struct stack *f);
 char *asked_by(int value);
 
 /* ---------------------------------------------------------------------------------- simulate.c */

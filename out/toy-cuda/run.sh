@@ -207,7 +207,7 @@ make_samples() { # FILE...
 # Replaces --data and --validate of files of texts by their samples, in arguments.
 take_texts() {
   local i option value texts file others
-  for option in --data --validate; do
+  for option in --data --validate --evaluate; do
     texts=() others=()
     for ((i = 0; i < ${#arguments[@]}; i++)); do
       value=''

@@ -49,11 +49,6 @@ function M.rotate(x, cos, sin, pairs)
   return F.cat({rotate(x:narrow(-1, 0, rotated)), x:narrow(-1, rotated, size - rotated)}, -1)
 end
 
--- The style of a KVCache: each rank has the caches of some heads.
-function M.cut_heads()
-  return PrepareModuleInput{desired_input_layouts = {false, Shard(1), Shard(1)}} -- and their queries
-end
-
 -- The window of layer i, counted from 0, by a config.json; nil: none. Mistral's is for all layers, Gemma 2's for
 -- every second one; Qwen's is off unless the file turns it on.
 function M.window(config, i)

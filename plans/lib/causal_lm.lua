@@ -169,6 +169,12 @@ local Layer = nn.module("Layer", function(self, c, p, i)
   end
 end)
 
+-- The name of the last module, and whether it has the embedding's weight. A model of scores has a head of its own.
+local function head_of(c)
+  if c.scores then return "score", false end
+  return c.files.head, c.tied
+end
+
 local CausalLM = nn.module("CausalLM", function(self, c, p)
   local f = c.files
   self[f.embed] = nn.Embedding(c.vocab, c.dim, {init = INIT})
@@ -178,7 +184,8 @@ local CausalLM = nn.module("CausalLM", function(self, c, p)
   for i = 1, c.n_layers do layers[i] = Layer(c, p, i - 1) end
   self[f.layers] = nn.ModuleList(layers)
   self[f.norm] = norm(c, c.dim)
-  self[f.head] = c.tied and attention.Tied() or linear(c.dim, c.vocab)
+  local head, tied = head_of(c)
+  self[head] = tied and attention.Tied() or linear(c.dim, c.scores or c.vocab)
 
   local function tables(rotary, places)
     if not rotary then return nil, nil end
@@ -199,7 +206,7 @@ local CausalLM = nn.module("CausalLM", function(self, c, p)
     if self.drop then x = self.drop(x) end
     for _, layer in ipairs(self[f.layers]) do x = layer(x, cos, sin, cos2, sin2, documents) end
     x = self[f.norm](x)
-    return capped(scaled(self[f.head](x, c.tied and self[f.embed].weight or nil), c.logits_scale), c.last_softcap)
+    return capped(scaled(self[head](x, tied and self[f.embed].weight or nil), c.logits_scale), c.last_softcap)
   end
 end)
 
@@ -302,14 +309,20 @@ local function names_of(c)
 end
 
 -- The settings of a plan that trains c, of families.read, and may change it. rows: of the model's shape, as for
--- lib/settings.lua; known: what rows of the plan's own are by default; longest: `seq` is by default at most this.
-function M.settings(c, rows, known, longest)
+-- lib/settings.lua; known: what rows of the plan's own are by default; longest: `seq` is by default at most this; more: further
+-- sections.
+function M.settings(c, rows, known, longest, more)
   local values = {theta = c.rotary and c.rotary.theta, seq = math.min(c.positions, longest or math.huge), batch = c.batch}
   for _, name in ipairs(SHAPE) do values[name] = c[name] end
   for name, value in pairs(known or {}) do values[name] = value end
   local of_adapters = c.latent and "q_proj|q_b_proj|kv_b_proj" or c.attention.kind == "separate" and "q_proj|v_proj" or c.attention.joined
-  local args = settings({shared.files, shared.model(rows), shared.documents, shared.adapters(of_adapters), shared.mesh,
-    shared.async_tp, shared.text, shared.training}, values)
+  local sections = {shared.files, shared.model(rows), shared.documents, shared.adapters(of_adapters), shared.mesh,
+    shared.async_tp, shared.text, shared.training}
+  if more then
+    sections = {shared.files, shared.model(rows), shared.adapters(of_adapters), shared.mesh, shared.async_tp, shared.training}
+    for _, section in ipairs(more) do sections[#sections + 1] = section end
+  end
+  local args = settings(sections, values)
   for _, row in ipairs(rows) do
     local name = type(row) == "table" and row[1] or row
     if name == "theta" then c.rotary.theta = args.theta elseif SHAPE[name] then c[name] = args[name] end
@@ -329,21 +342,23 @@ end
 function M.open(c, p, length, options)
   c.seq = length
   local f = c.files
-  local styles = {[f.embed] = Rowwise{output_layouts = between(p)}, [f.head] = attention.output(c.tied)}
+  local styles = {[f.embed] = Rowwise{output_layouts = between(p)}}
+  if not c.scores then styles[f.head] = attention.output(c.tied) end
   if not p.generates then styles[f.norm] = SequenceParallel() end
   local model = parallelize(CausalLM(c, p), p.mesh.tp, styles, options)
   for i, layer in ipairs(model[f.layers]) do plan_layer(c, p, layer, i - 1, options) end
   return model, names_of(c)
 end
 
--- Trains c with these settings.
-function M.train(c, args)
+-- The model of c to train with these settings, laid out over the mesh: of lib/parallel.lua, the model, what files call its
+-- parameters. documents: the token that ends one, or nil.
+function M.build(c, args, documents)
   families.complete(c)
   local p = parallel.open(args)
   if p.ep > 1 then error("ep is for plans/moe.lua") end
   if c.router_loss then error("output_router_logits adds the router's loss; plans/moe.lua has it, by -D aux_loss=") end
   local f, scaling = c.files, c.rotary and c.rotary.scaling and c.rotary.scaling.rope_type
-  c.documents = args.documents
+  c.documents = documents
   if c.documents and c.latent then error("documents are not there with the latent attention of DeepSeek") end
   if c.documents and (scaling == "longrope" or scaling == "dynamic") then
     error("rope_type '" .. scaling .. "' depends on the length of each sequence: it is not there with documents")
@@ -352,7 +367,13 @@ function M.train(c, args)
   training.adapt(args, model)
   p.context(model)
   local first = f.positions and {model[f.embed], model[f.positions]} or model[f.embed]
-  p.shard(model, first, model[f.layers], {model[f.norm], model[f.head]})
+  p.shard(model, first, model[f.layers], {model[f.norm], model[head_of(c)]})
+  return p, model, names
+end
+
+-- Trains c with these settings.
+function M.train(c, args)
+  local p, model, names = M.build(c, args, args.documents)
   return train(training.next_token(args, p, model, c.vocab, c.seq, names,
     {documents = args.documents, longest = args.longest}))
 end

@@ -207,4 +207,16 @@ function M.count(names)
   return names and n or nil
 end
 
+-- The names in files of an archive's parameters, where the model was exported within another module: without the first part,
+-- which all names have. modules: as torch_export gives them.
+function M.without_wrapper(modules)
+  local first
+  for _, m in ipairs(modules) do
+    local part = m.path:match("^([^.]+)%.")
+    if not part or first and part ~= first then return nil end
+    first = part
+  end
+  return first and {[first .. ".**"] = "**"} or nil
+end
+
 return M

@@ -177,16 +177,33 @@ ELEMENT struct random_stream stream_of(unsigned long long seed, long number, ste
   struct random_stream s = {{(uint32_t)seed, (uint32_t)(seed >> 32)}, (uint32_t)number, step};
   return s;
 }
-// 0 <= x < 1, in steps of 2^-24: the first word of the block numbered by the index. At step 0,
-// which is not a training step, it is 1: a validation drops nothing.
-ELEMENT float random_at(struct random_stream s, long index)
+// The block numbered by the index.
+ELEMENT void draw_block(struct random_stream s, long index, uint32_t words[4])
 {
-  if (NUMBER_OF(s.step) == 0) return 1;
   const uint32_t counter[4] = {(uint32_t)index, (uint32_t)((uint64_t)index >> 32), s.number,
                                (uint32_t)NUMBER_OF(s.step)};
-  uint32_t words[4];
   philox4x32(counter, s.key, words);
+}
+// 0 <= x < 1, in steps of 2^-24: the first word of the block.
+ELEMENT float uniform_at(struct random_stream s, long index)
+{
+  uint32_t words[4];
+  draw_block(s, index, words);
   return (float)(words[0] >> 8) * 5.9604645e-8f;
+}
+// Mean 0 and deviation 1, by Box-Muller of the first two words.
+ELEMENT float normal_at(struct random_stream s, long index)
+{
+  uint32_t words[4];
+  draw_block(s, index, words);
+  const float x = (float)((words[0] >> 8) + 1) * 5.9604645e-8f;
+  return sqrtf(-2 * logf(x)) * cosf((float)(words[1] >> 8) * 3.7450704e-7f);
+}
+// Of a dropout: as uniform_at; but at step 0, which is not a training step, it is 1: a validation
+// drops nothing.
+ELEMENT float random_at(struct random_stream s, long index)
+{
+  return NUMBER_OF(s.step) == 0 ? 1 : uniform_at(s, index);
 }
 // An element after dropout, by its random number: 0 with the probability p; the others are scaled
 // so that the mean stays.

@@ -244,6 +244,12 @@ static bool read_option(struct options *o, int option)
     return true;
   case 'a':
     return add_text(o->validate, MOST_DATA, optarg);
+  case 'q':
+    o->evaluate = true;
+    return add_text(o->validate, MOST_DATA, optarg);
+  case 'Y':
+    o->best = optarg;
+    return (strncmp(optarg, "max:", 4) == 0 || strncmp(optarg, "min:", 4) == 0) && optarg[4];
   case 'y':
     return read_count(optarg, 1, &o->validate_every);
   case 'z':
@@ -346,10 +352,15 @@ static const char *contradiction(struct options *o)
   if (o->verify &&
       (o->weights || o->load || o->data[0] || o->save || o->resume || o->export_to || o->metrics))
     return "--verify looks at a checkpoint, and nothing else";
+  if (o->evaluate &&
+      (o->data[0] || o->resume || o->sets_steps || o->epochs || (o->save && program->loss >= 0)))
+    return "--evaluate FILE trains nothing: it goes with --weights or --load";
   const bool validates = o->validate[0] || program->validation_data;
-  if (o->validate[0] && program->loss < 0) return "--validate: this program has no loss";
+  if (o->validate[0] && !o->evaluate && program->loss < 0)
+    return "--validate: this program has no loss";
   if ((o->validate_every || o->validate_steps) && !validates)
     return "--validate-every and --validate-steps want --validate FILE";
+  if (o->best && !validates) return "--best wants --validate FILE";
   if (o->stop_after && !validates) return "--stop-after wants --validate FILE";
   if (o->dry_run && o->verify) return "--verify looks at a checkpoint, and nothing else";
   if (o->keep_best && !validates) return "--keep best wants --validate FILE";
@@ -386,6 +397,8 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {"data", required_argument, NULL, 'd'},
       {"tokens", required_argument, NULL, 't'},
       {"validate", required_argument, NULL, 'a'},
+      {"evaluate", required_argument, NULL, 'q'},
+      {"best", required_argument, NULL, 'Y'},
       {"validate-every", required_argument, NULL, 'y'},
       {"validate-steps", required_argument, NULL, 'z'},
       {"keep", required_argument, NULL, 'k'},

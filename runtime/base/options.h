@@ -28,6 +28,8 @@ struct options {
   const char *data[MOST_DATA + 1]; // each --data, then NULL
   const char *validate[MOST_DATA + 1];
   int validate_every, validate_steps; // 0: from the plan
+  bool evaluate;                      // only validates
+  const char *best;                   // "max:METRIC" or "min:METRIC" of validations; NULL: the loss
   bool keep_best;                     // by validation
   int keep;                           // keeps so many of the last checkpoints; 0: only the last
   bool ema;                           // validates and exports the moving average of the weights

@@ -61,8 +61,10 @@ enum role { PARAMETER, STATE, BATCH, OUTPUT };
 // tokens of the data, shifted by b from the start of the batch; each is below a. Without data:
 // UNIFORM from 0 to a. PRESENT, for a BATCH: a float per sample, 1 for a sample that exists, 0 for
 // one that the data's last batch lacks. Without data: 1. NORMAL_ROWS: as NORMAL with mean 0, and
-// row a zeros.
-enum how { CONSTANT, UNIFORM, NORMAL, TOKENS, PRESENT, NORMAL_ROWS };
+// row a zeros. An OUTPUT is not filled. One of a program that only goes forward is OF_SAMPLES if
+// its row i is of sample i of the batch, OF_BATCH if it is of all samples together, and else the
+// same for all.
+enum how { CONSTANT, UNIFORM, NORMAL, TOKENS, PRESENT, NORMAL_ROWS, OF_SAMPLES, OF_BATCH };
 struct init {
   enum how how;
   double a, b;
@@ -135,6 +137,14 @@ struct group {
 // The treatment of the last samples of a data set, if they do not fill a batch.
 enum last_batch { LAST_NOT_GIVEN, LAST_SMALLER, LAST_DROPPED };
 
+// How a validation joins the numbers of its batches to one. BY_MEAN: over all labels that count, or
+// all samples, as the loss's.
+enum joining { BY_MEAN, BY_SAMPLES, BY_SUM, BY_MAX, BY_MIN };
+struct validated {
+  const char *metric; // an OUTPUT; NULL: the end of the list
+  enum joining by;
+};
+
 // The type of multiplication. TFLOAT32: a float; a tensor core uses 10 of its fraction bits.
 enum arithmetic { FLOAT32, TFLOAT32, BFLOAT16 };
 
@@ -180,6 +190,8 @@ struct program {
   // batches, 0: all.
   void (*validate)(void);
   const char *validation_data;
+  const struct validated *validated; // its metrics; NULL: there are none
+  bool metrics_know_samples;         // they leave out the samples that a smaller batch lacks
   const char *weights; // the initial values, unless --weights or --load is given; or NULL
   // If they are an archive of torch.export, the CRC-32 of the exported program that the plan has
   // read of it: 8 hexadecimal digits. Else NULL.

@@ -51,21 +51,35 @@ bool table_is_of_all_ranks(void)
   return all_ranks_ok(table_is_one(&why), &why);
 }
 
+struct save *save_begin_together(const struct saving *what)
+{
+  struct failure why = {""};
+  if (!table_is_of_all_ranks()) return NULL;
+  struct save *s = save_plan(what, &why);
+  if (all_ranks_ok(s && (rank->id != 0 || save_create(s, &why)) && save_merge(s, &why), &why) &&
+      combine_adapters())
+    return s;
+  if (s && rank->id == 0) save_abandon(s);
+  save_end(s);
+  return NULL;
+}
+
+bool save_end_together(struct save *s, bool ok)
+{
+  struct failure why = {""};
+  const bool first = rank->id == 0;
+  ok = ok && combine_shares(s) && all_ranks_ok(!first || save_commit(s, &why), &why);
+  if (!ok && first) save_abandon(s);
+  save_end(s);
+  return ok;
+}
+
 bool save_together(const struct saving *what)
 {
   struct failure why = {""};
-  bool first = rank->id == 0;
   set_deadline_factor(FILES);
-  if (!table_is_of_all_ranks()) {
-    set_deadline_factor(1);
-    return false;
-  }
-  struct save *s = save_plan(what, &why);
-  bool saved = all_ranks_ok(s && (!first || save_create(s, &why)) && save_merge(s, &why), &why) &&
-               combine_adapters() && all_ranks_ok(save_write(s, &why), &why) && combine_shares(s) &&
-               all_ranks_ok(!first || save_commit(s, &why), &why);
-  if (!saved && first && s) save_abandon(s);
-  save_end(s);
+  struct save *s = save_begin_together(what);
+  const bool saved = s && save_end_together(s, all_ranks_ok(save_write(s, &why), &why));
   set_deadline_factor(1);
   return saved;
 }
@@ -104,6 +118,7 @@ bool fill_together(struct origins *from, bool checked, int *step)
   struct progress at = {0};
   struct checks checks = {0};
   from->checks = checked ? &checks : NULL;
+  from->best_name = validations_best_name();
   bool ok =
       all_ranks_ok(table_is_one(&why), &why) && all_ranks_ok(tensors_fill(from, &at, &why), &why);
   if (ok && checked) {

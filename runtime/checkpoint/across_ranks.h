@@ -21,6 +21,11 @@ bool table_is_of_all_ranks(void);
 // Saves.
 bool save_together(const struct saving *what);
 
+// The same in parts: what comes before the ranks write, and behind it; the caller writes in
+// between. NULL: it has failed, and that is reported.
+struct save *save_begin_together(const struct saving *what);
+bool save_end_together(struct save *s, bool ok);
+
 // Fills the tensors as tensors_fill does, and verifies files that have checksums if `checked` is
 // true.
 bool fill_together(struct origins *from, bool checked, int *step);

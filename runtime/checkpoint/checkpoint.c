@@ -75,6 +75,28 @@ bool save_create(struct save *s, struct failure *why)
   return ok;
 }
 
+void save_batch(struct save *s, uint64_t first, uint64_t count)
+{
+  s->first_sample = first;
+  s->samples = count;
+}
+
+// A slice of several batches' rows: the present rows of this batch, among those of all.
+static void move_to_batch(const struct save *s, struct slice *slice, long of[MAX_DIMS],
+                          long here[MAX_DIMS], long first[MAX_DIMS])
+{
+  for (size_t d = 0; d < slice->ndim; d++) {
+    of[d] = slice->of[d];
+    here[d] = slice->here[d];
+    first[d] = slice->first[d];
+  }
+  const long present = (long)s->samples - first[0];
+  if (here[0] > present) here[0] = present > 0 ? present : 0;
+  of[0] = (long)s->what.samples;
+  first[0] += (long)s->first_sample;
+  *slice = (struct slice){slice->ndim, of, here, first};
+}
+
 // ---- slices ------------------------------------------------------------------------------------
 
 // Writes the rank's shard of a tensor, or of one of its parts.
@@ -94,6 +116,11 @@ static bool write_tensor(const struct save *s, size_t k, const struct member *m,
     slice = (struct slice){slice.ndim - 1, slice.of + 1, slice.here + 1, slice.first + 1};
     memory += (size_t)own * slice_elements(&slice) * size;
   }
+  long of[MAX_DIMS], here[MAX_DIMS], first[MAX_DIMS];
+  if (s->what.samples && program->tensors[m->row].init.how == OF_SAMPLES)
+    move_to_batch(s, &slice, of, here, first);
+  else if (s->first_sample > 0)
+    return true; // the same in all batches
   const size_t elements = slice_elements(&slice);
   for (size_t from = 0; from < elements;) {
     size_t count = STAGED_BYTES / size;

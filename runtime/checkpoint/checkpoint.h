@@ -32,6 +32,7 @@ struct saving {
   uint64_t shard_bytes;  // a larger save is split into several files; 0: never
   const char *token;     // of the job, the same on all ranks
   struct folder *folder; // held by rank 0; NULL on the others
+  uint64_t samples;      // OUTPUTs have so many rows, of several batches; 0: of the one batch
 };
 
 // The parts of a save; all ranks agree on the outcome of each before the next:
@@ -48,7 +49,9 @@ struct save *save_plan(const struct saving *what, struct failure *why); // NULL,
 bool save_create(struct save *save, struct failure *why);
 bool save_merge(struct save *save, struct failure *why);
 bool save_write(struct save *save, struct failure *why);
-uint32_t *save_shares(struct save *save, size_t *count); // 0: there are no checksums
+void save_batch(struct save *save, uint64_t first, uint64_t count); // with `samples`: the next
+                                                                    // write is of these
+uint32_t *save_shares(struct save *save, size_t *count);            // 0: there are no checksums
 bool save_commit(struct save *save, struct failure *why);
 void save_abandon(struct save *save);
 void save_end(struct save *save);

@@ -94,6 +94,10 @@ static void add_entry(struct save *s, const struct member *m, const char *name, 
                                           .ndim = (size_t)(t->ndim - without),
                                           .shape = (joined ? joined->of : t->of) + without,
                                           .has_crc = s->has_crcs};
+  if (!s->what.samples || t->init.how != OF_SAMPLES) return;
+  memcpy(s->shapes[s->count - 1], t->of, sizeof t->of);
+  s->shapes[s->count - 1][0] = (long)s->what.samples;
+  s->entries[s->count - 1].shape = s->shapes[s->count - 1];
 }
 
 static bool list_saved(struct save *s, struct failure *why)
@@ -104,7 +108,8 @@ static bool list_saved(struct save *s, struct failure *why)
   s->saved = calloc(most, sizeof *s->saved);
   s->index = calloc(most, sizeof *s->index);
   s->shares = calloc(most, sizeof *s->shares);
-  if (!s->entries || !s->saved || !s->index || !s->shares)
+  s->shapes = calloc(most, sizeof *s->shapes);
+  if (!s->entries || !s->saved || !s->index || !s->shares || !s->shapes)
     return failed(why, "out of memory for saving");
   for (size_t i = 0; i < s->members.count; i++) {
     const struct member *m = &s->members.all[i];
@@ -179,7 +184,7 @@ char *make_head(struct save *s, size_t i, size_t *length, struct failure *why)
     pairs[n][0] = "tokens", pairs[n++][1] = tokens;
   }
   if (s->what.kind == CHECKPOINT && s->validations.best_step > 0) {
-    pairs[n][0] = "best_validation_loss", pairs[n++][1] = best;
+    pairs[n][0] = validations_best_name(), pairs[n++][1] = best;
     pairs[n][0] = "best_step", pairs[n++][1] = best_step;
     pairs[n][0] = "validations_without", pairs[n++][1] = without;
   }
@@ -231,6 +236,7 @@ void save_end(struct save *s)
   free(s->saved);
   free(s->index);
   free(s->shares);
+  free(s->shapes);
   free(s->copied);
   free(s->directory);
   table_free(&s->members);

@@ -40,6 +40,8 @@ struct save {
   uint32_t of_all;                // the checksum of them all
   struct position at;             // where the data stands after the step
   struct validations validations; // and what is best of them
+  long (*shapes)[MAX_DIMS];       // of outputs of several batches
+  uint64_t first_sample, samples; // of the batch that is written
   const char *copy;               // of what this rank saves, or NULL
   size_t *copied;                 // where each member is in it
 };

@@ -66,8 +66,8 @@ static bool decide_last(struct source *s, enum purpose purpose, struct failure *
   const bool is_given =
       purpose == VALIDATION || !s->of_set || program->last_batch != LAST_NOT_GIVEN;
   const char *path = s->files.all[0].path;
-  o->drops = !smaller;
-  if (left == 0) return true;
+  o->drops = !smaller && purpose != FORWARD;
+  if (left == 0 || purpose == FORWARD) return true;
   if (!is_given)
     return failed(why,
                   "%s: %llu samples are %llu batches of %llu, and %llu more: say in train{} "
@@ -134,7 +134,7 @@ bool batches_open(enum purpose purpose, const char *const *names, const char *fo
     return data_set_open(&s->set, &s->files, why) &&
            order_samples(s, purpose, s->set.samples, s->set.batch, why);
   if (!tokens_open(&s->tokens, &s->files, form, why)) return false;
-  const bool windows = purpose == VALIDATION || program->shuffles;
+  const bool windows = purpose != TRAINING || program->shuffles;
   return !windows || order_samples(s, purpose, tokens_windows(&s->tokens), rows_of_tokens(), why);
 }
 
@@ -151,7 +151,7 @@ bool batches_are_bytes(void)
 
 bool batches_give_all(void)
 {
-  return sources[TRAINING].is_open && sources[TRAINING].of_set;
+  return (sources[TRAINING].is_open && sources[TRAINING].of_set) || sources[FORWARD].is_open;
 }
 
 const char *batches_summary(enum purpose purpose)
@@ -160,14 +160,18 @@ const char *batches_summary(enum purpose purpose)
   return !s->is_open ? "" : s->of_set ? s->set.summary : s->tokens.summary;
 }
 
+void batches_close_one(enum purpose purpose)
+{
+  struct source *s = &sources[purpose];
+  data_set_close(&s->set);
+  tokens_close(&s->tokens);
+  input_files_free(&s->files);
+  *s = (struct source){0};
+}
+
 void batches_close(void)
 {
-  for (int p = 0; p < PURPOSES; p++) {
-    data_set_close(&sources[p].set);
-    tokens_close(&sources[p].tokens);
-    input_files_free(&sources[p].files);
-    sources[p] = (struct source){0};
-  }
+  for (int p = 0; p < PURPOSES; p++) batches_close_one((enum purpose)p);
   memset(&start, 0, sizeof start);
   memset(&held, 0, sizeof held);
 }
@@ -249,6 +253,18 @@ static bool fill_in_order(struct source *s, const struct sample_range *of, struc
                    : tokens_fill_windows(&s->tokens, &s->order, of, why);
 }
 
+uint64_t batches_samples(enum purpose purpose)
+{
+  const struct source *s = &sources[purpose];
+  return s->in_order ? s->order.batch : 0;
+}
+
+uint64_t batches_all_samples(enum purpose purpose)
+{
+  const struct source *s = &sources[purpose];
+  return s->in_order ? s->order.samples : 0;
+}
+
 bool batches_fill(enum purpose purpose, long i, uint64_t *samples, struct failure *why)
 {
   struct source *s = &sources[purpose];
@@ -259,7 +275,7 @@ bool batches_fill(enum purpose purpose, long i, uint64_t *samples, struct failur
   }
   const struct sample_range of = order_batch(&s->order, i);
   *samples = of.count;
-  if (purpose == TRAINING && is_held(s, purpose, &of)) return true;
+  if (purpose != VALIDATION && is_held(s, purpose, &of)) return true;
   held.is_known = false;
   if (!fill_in_order(s, &of, why)) return false;
   held.is_known = true;
@@ -273,10 +289,11 @@ void next_batch(long i)
   struct failure why;
   uint64_t samples;
   bool ok = true;
-  if (batches_are_open(TRAINING))
-    ok = batches_fill(TRAINING, i, &samples, &why);
+  const enum purpose purpose = batches_are_open(FORWARD) ? FORWARD : TRAINING;
+  if (batches_are_open(purpose))
+    ok = batches_fill(purpose, i, &samples, &why);
   else if (held.is_known) // after a validation: restores the drawn inputs
     ok = tensors_draw_inputs(&why);
   if (!ok) fail_call(__FILE__, __LINE__, "next_batch", why.text);
-  if (!batches_are_open(TRAINING)) held.is_known = false;
+  if (!batches_are_open(purpose)) held.is_known = false;
 }

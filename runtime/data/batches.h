@@ -11,7 +11,8 @@
 #include <stdint.h>
 #include "base/failure.h"
 
-enum purpose { TRAINING, VALIDATION, PURPOSES };
+// FORWARD: all samples for a program that only goes forward; the last batch may be smaller.
+enum purpose { TRAINING, VALIDATION, FORWARD, PURPOSES };
 
 // Opens the files of the NULL-terminated list; `form` is the value of --tokens, or NULL. False, and
 // why.
@@ -25,6 +26,7 @@ bool batches_are_bytes(void);
 // Whether the data sets all inputs of the program; token files set only some of them.
 bool batches_give_all(void);
 void batches_close(void);
+void batches_close_one(enum purpose purpose);
 
 // A description of the open files: "text.txt, 65,536 bytes"; "" if none is open.
 const char *batches_summary(enum purpose purpose);
@@ -35,6 +37,12 @@ bool batches_check(enum purpose purpose, long first, long last, struct failure *
 
 // The number of batches in the whole data; 0 of a stream of tokens.
 long batches_of_epoch(enum purpose purpose);
+
+// The samples, or windows of tokens, of a whole batch; 0 of a stream of tokens.
+uint64_t batches_samples(enum purpose purpose);
+
+// Those of the whole data; 0 of a stream of tokens.
+uint64_t batches_all_samples(enum purpose purpose);
 
 // Fills this rank's part of the inputs with batch number i, counted from 0. *samples: how many the
 // batch has; 0 of a stream of tokens. False, and why.

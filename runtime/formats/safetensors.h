@@ -22,6 +22,7 @@ struct entry {
   const long *shape;
   uint64_t begin, end; // bytes, from the start of the data
   const long *strides; // of its elements, if they are not in row-major order; else NULL
+  bool is_constant;    // of an archive of torch.export: no parameter, and in no state_dict
   bool has_crc;
   uint32_t crc; // CRC-32C of its bytes, if the file has it
 };

@@ -229,6 +229,7 @@ static bool read_entries(struct zip *zip, struct safetensors *file, struct failu
     json_object_foreach(json_object_get(json_array_get(file->header, k), "config"), name, about)
     {
       if (!read_entry(zip, file, kinds[k].folder, name, about, why)) return false;
+      file->entries[file->count - 1].is_constant = k == 1;
     }
   }
   qsort(file->entries, file->count, sizeof *file->entries, by_name);

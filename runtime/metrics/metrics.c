@@ -16,6 +16,7 @@
 #include "data/batches.h"
 #include "data/tokens.h"
 #include "metrics/metrics_file.h"
+#include "metrics/own_metrics.h"
 #include "metrics/tensorboard.h"
 #include "metrics/validation_results.h"
 #include "tensors/tensor_table.h"
@@ -42,8 +43,9 @@ static struct {
   int reported; // the last step reported
   double begun; // when the run began, and the first step since the last line
   double since;
-  double paused; // when other work began
-  float *own;    // the plan's own metrics of the step, one after the other
+  double paused;                // when other work began
+  const struct own_metric *own; // the plan's
+  int nown;
   size_t memory;
   double looked; // when memory was last read
   double flushed, drawn;
@@ -153,27 +155,6 @@ static size_t peak_memory(double time)
   return run.memory = target_peak();
 }
 
-// The plan's own metrics, one after the other: calls `tell` with each, its elements and their
-// number. Returns how many elements all have.
-static long each_own(void (*tell)(const struct tensor *t, float *x, long n))
-{
-  long all = 0;
-  for (int i = 0; i < program->ntensors; i++) {
-    const struct tensor *t = &program->tensors[i];
-    if (t->role != OUTPUT) continue;
-    long n = 1;
-    for (int d = 0; d < t->ndim; d++) n *= t->of[d];
-    if (tell) tell(t, run.own + all, n);
-    all += n;
-  }
-  return all;
-}
-
-static void read_own(const struct tensor *t, float *x, long n)
-{
-  target_get(x, (const char *)rank_memory + t->offset, (size_t)n * sizeof *x);
-}
-
 static struct step_metrics measure(int t)
 {
   struct step_metrics step = {.step = t, .loss = get_float(program->loss)};
@@ -186,7 +167,7 @@ static struct step_metrics measure(int t)
   step.tflops = program->flops / step.seconds / program->world * 1e-12;
   if (run.peak_tflops > 0) step.mfu = 100 * step.tflops / run.peak_tflops;
   if (program->learning_rate) step.lr = program->learning_rate(t);
-  if (run.own) each_own(read_own);
+  own_metrics_read();
   return step;
 }
 
@@ -203,12 +184,6 @@ static void print_float(const char *name, float x)
   printf(small ? "  %s: %.4e" : "  %s: %.4f", name, (double)shown(x));
 }
 
-// Several numbers are for readers of the file.
-static void print_own(const struct tensor *t, float *x, long n)
-{
-  if (n == 1) print_float(t->name.name, *x);
-}
-
 static void print_metrics(const struct step_metrics *step)
 {
   char number[32];
@@ -222,7 +197,8 @@ static void print_metrics(const struct step_metrics *step)
     printf(step->tflops < 0.1 ? "  tflops: %.2g" : "  tflops: %.2f", step->tflops);
   if (program->flops > 0 && step->mfu > 0) printf("  mfu: %.2f%%", step->mfu);
   if (program->learning_rate) printf("  lr: %.4e", step->lr);
-  if (run.own) each_own(print_own);
+  for (int i = 0; i < run.nown; i++)
+    if (run.own[i].count == 1) print_float(run.own[i].name, *run.own[i].of_step);
   printf("\n");
 }
 
@@ -260,12 +236,13 @@ static void write_number(const char *name, double x)
   if (run.events) events_number(name, x);
 }
 
-static void write_own(const struct tensor *t, float *x, long n)
+// Several numbers are a list in the file.
+static void write_numbers(const char *name, const float *x, long n)
 {
   if (n == 1) {
-    write_number(t->name.name, (double)*x);
+    write_number(name, (double)*x);
   } else if (run.file) {
-    fprintf(run.file, ",\"%s\":", t->name.name);
+    fprintf(run.file, ",\"%s\":", name);
     for (long i = 0; i < n; i++) {
       fputc(i ? ',' : '[', run.file);
       if (isfinite(x[i])) fprintf(run.file, "%.9g", (double)x[i]);
@@ -296,7 +273,8 @@ static void write_metrics(const struct step_metrics *step)
   if (run.file) fprintf(run.file, ",\"memory\":%zu", step->memory);
   if (run.events) events_number("memory", (double)step->memory);
   if (program->learning_rate) write_number("lr", step->lr);
-  if (run.own) each_own(write_own);
+  for (int i = 0; i < run.nown; i++)
+    write_numbers(run.own[i].name, run.own[i].of_step, run.own[i].count);
   end_numbers();
 }
 
@@ -378,13 +356,19 @@ static void print_what_runs(void)
 {
   char number[32];
   const char *threads = getenv("OMP_NUM_THREADS");
-  const char *open = batches_summary(TRAINING), *data = *open ? open : run.options->data[0];
+  const bool evaluates = run.options->evaluate;
+  const enum purpose purpose = batches_are_open(FORWARD) ? FORWARD
+                               : evaluates               ? VALIDATION
+                                                         : TRAINING;
+  const char *open = batches_summary(purpose), *data = *open ? open : run.options->data[0];
   printf("%s: %d rank%s", program->plan, program->world, program->world == 1 ? "" : "s");
   if (threads && *threads) printf(" of %s thread%s", threads, strcmp(threads, "1") ? "s" : "");
   printf(", %s parameters, %s", with_commas(table_elements(PARAMETER), number),
          data ? data : "random inputs");
   if (program->loss < 0)
     printf("\n");
+  else if (evaluates)
+    printf(", step %d\n", run.last);
   else if (run.first > run.last)
     printf(", no step: it stands at %d\n", run.last);
   else
@@ -405,9 +389,7 @@ bool metrics_open(const struct options *o, int first, int last, struct failure *
   if (o->metrics && !(run.file = metrics_file_open(o->metrics, first - 1, why))) return false;
   if (o->tensorboard && !(run.events = events_open(o->tensorboard, run.events_name, why)))
     return false;
-  const long own = program->loss < 0 ? 0 : each_own(NULL); // else outputs go to a file
-  if (own && !(run.own = malloc((size_t)own * sizeof *run.own)))
-    return failed(why, "out of memory for the plan's own metrics");
+  if (!(run.own = own_metrics(&run.nown))) return failed(why, "out of memory for the metrics");
   run.peak_tflops = o->peak_tflops > 0 ? o->peak_tflops : target_peak_tflops();
   find_terminal();
   print_what_runs();
@@ -432,21 +414,36 @@ void metrics_step(int t)
   if (run.bar && t < run.last) draw_bar(t, seconds_now());
 }
 
+// The name of a metric of validations.
+enum { METRIC_NAME = 300 };
+static const char *validated_name(const struct own_metric *m, char to[METRIC_NAME])
+{
+  snprintf(to, METRIC_NAME, "validation_%s", m->name);
+  return to;
+}
+
 void metrics_validation(void)
 {
   const struct validations *v = &validations;
+  char name[METRIC_NAME];
   if (!tells()) return;
   erase_bar();
   if (!run.silent) {
     printf("step: %d", v->step);
     print_float("validation_loss", (float)v->loss);
-    print_float("best", (float)v->best);
-    printf(" of step %d\n", v->best_step);
+    for (int i = 0; i < run.nown; i++)
+      if (run.own[i].row && run.own[i].count == 1)
+        print_float(validated_name(&run.own[i], name), *run.own[i].validated);
+    if (!run.options->evaluate) print_float("best", (float)v->best);
+    printf(run.options->evaluate ? "\n" : " of step %d\n", v->best_step);
   }
   begin_numbers(v->step);
   write_number("validation_loss", v->loss);
-  write_number("best_validation_loss", v->best);
-  write_number("best_step", v->best_step);
+  for (int i = 0; i < run.nown; i++)
+    if (run.own[i].row)
+      write_numbers(validated_name(&run.own[i], name), run.own[i].validated, run.own[i].count);
+  if (!run.options->evaluate) write_number(validations_best_name(), v->best);
+  if (!run.options->evaluate) write_number("best_step", v->best_step);
   end_numbers();
   flush_all(v->step);
 }
@@ -487,7 +484,7 @@ void metrics_end(int t)
   if (!tells()) return;
   erase_bar();
   double each = steps > 0 ? (seconds_now() - run.begun) * 1e6 / steps : 0;
-  if (!run.silent) printf("steps: %d  us_per_step: %.2f\n", steps, each);
+  if (!run.silent && !run.options->evaluate) printf("steps: %d  us_per_step: %.2f\n", steps, each);
   flush_all(run.last);
 }
 
@@ -497,8 +494,6 @@ bool metrics_close(struct failure *why)
   run.file = NULL;
   if (run.events && fclose(run.events) != 0) lose(run.events_name, run.last);
   run.events = NULL;
-  free(run.own);
-  run.own = NULL;
   return !*run.lost.text ||
          failed(why, "%.500s: what was to be saved is saved, but not all was reported",
                 run.lost.text);

@@ -18,7 +18,7 @@ bool validation_check(struct failure *why);
 bool validation_is_due(const struct options *o, int t, bool is_last);
 
 // Collective. Runs one after step t, and records it in `validations`: the mean over all labels that
-// are not ignored, or over all samples if labels cannot be ignored.
+// are not ignored, or over all samples if labels cannot be ignored; and the metrics in own_metrics.
 void validation_run(int t);
 
 #endif

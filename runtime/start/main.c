@@ -24,6 +24,7 @@
 #include "metrics/validation.h"
 #include "start/dry_run.h"
 #include "start/early_end.h"
+#include "start/forward_all.h"
 #include "start/not_finite.h"
 #include "start/pace.h"
 #include "start/resume.h"
@@ -202,7 +203,7 @@ static bool is_of_one_batch(const struct options *o)
   const size_t length = path ? strlen(path) : 0;
   const bool tokens = tokens_of_batch() > 0 &&
                       (o->tokens || length < 12 || strcmp(path + length - 12, ".safetensors") != 0);
-  return program->loss < 0 && path && !tokens;
+  return program->loss < 0 && path && !tokens && !forward_all_is_due();
 }
 
 // Whether the bytes of a text may be the tokens: not where the folder of the weights has a
@@ -240,12 +241,14 @@ static bool open_data(struct options *o, struct failure *why)
 {
   if (o->tokens && tokens_of_batch() == 0)
     return failed(why, "--tokens %s: this program reads no tokens", o->tokens);
-  if (is_of_one_batch(o) && o->data[1])
-    return failed(why, "%s: a program that only goes forward takes one file", o->data[1]);
-  if (o->data[0] && !is_of_one_batch(o) && !batches_open(TRAINING, o->data, o->tokens, why))
+  const bool goes_forward = program->loss < 0 && !program->generation;
+  if (goes_forward && !forward_all_open(o, why)) return false;
+  if (o->data[0] && !is_of_one_batch(o) && !forward_all_is_due() &&
+      !batches_open(TRAINING, o->data, o->tokens, why))
     return false;
   if (o->epochs && !count_steps(o, why)) return false;
-  return (o->tokens || !batches_are_bytes() || bytes_are_tokens(o, why)) && validation_open(o, why);
+  return (o->tokens || !batches_are_bytes() || bytes_are_tokens(o, why)) &&
+         (goes_forward || validation_open(o, why));
 }
 
 // Whether there are steps to do after those of the checkpoint.
@@ -259,7 +262,7 @@ static bool trains_on(const struct options *o, int step, struct failure *why)
 }
 
 // Collective.
-static bool fill(const struct options *o, int *step)
+static bool fill(struct options *o, int *step)
 {
   struct failure note = {""}, why = {""};
   struct origins from = {.weights = o->weights,
@@ -272,6 +275,7 @@ static bool fill(const struct options *o, int *step)
   from.without_inputs = batches_give_all();
   const bool ok = fill_together(&from, !o->no_verify && (o->weights || o->load), step);
   if (*note.text) printf("note: %s\n", note.text);
+  if (o->evaluate) o->steps = *step;
   return ok && all_ranks_ok(trains_on(o, *step, &why), &why);
 }
 
@@ -313,6 +317,7 @@ static bool train(const struct options *o, int step, bool *early)
     saves_prepare(o);
     early_end_open(o);
   }
+  if (forward_all_is_due()) return saves_of_all(o) && all_ranks_ok(metrics_close(&why), &why);
   if (!run_steps(o, step + 1, &last, early)) return false;
   metrics_end(last);
   if (*early) early_end_tell(o, last);

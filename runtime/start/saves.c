@@ -16,6 +16,7 @@
 #include "checkpoint/save_folder.h"
 #include "metrics/validation_results.h"
 #include "tensors/adapters.h"
+#include "start/forward_all.h"
 #include "tensors/ema.h"
 
 // Rank 0 holds them until the end, so that no other job writes there.
@@ -79,7 +80,7 @@ static bool complete_beside(const struct background_save *of, struct failure *wh
 
 static struct saving checkpoint_of(const struct options *o, int t)
 {
-  return (struct saving){o->save, CHECKPOINT, t, o->shard_bytes, token, &save_folder};
+  return (struct saving){o->save, CHECKPOINT, t, o->shard_bytes, token, &save_folder, 0};
 }
 
 void saves_prepare(const struct options *o)
@@ -97,6 +98,12 @@ void saves_wait(void)
 void saves_look(void)
 {
   background_save_look();
+}
+
+bool saves_of_all(const struct options *o)
+{
+  const struct saving what = checkpoint_of(o, 1);
+  return forward_all(o->save ? &what : NULL);
 }
 
 bool saves_now(const struct options *o, int t)
@@ -129,7 +136,7 @@ static bool save_export(const struct options *o, int step)
   struct failure why = {""};
   struct folder *folder = export_folder.path ? &export_folder : &save_folder;
   return save_together(
-             &(struct saving){o->export_to, EXPORT, step, o->shard_bytes, token, folder}) &&
+             &(struct saving){o->export_to, EXPORT, step, o->shard_bytes, token, folder, 0}) &&
          all_ranks_ok(copy_model_files(o, o->export_to, &why), &why);
 }
 
@@ -138,7 +145,7 @@ static bool save_adapter(const struct options *o, int step)
 {
   struct failure why = {""};
   return save_together(
-             &(struct saving){o->export_adapter, ADAPTER, step, 0, token, &adapter_folder}) &&
+             &(struct saving){o->export_adapter, ADAPTER, step, 0, token, &adapter_folder, 0}) &&
          all_ranks_ok(
              rank->id != 0 || adapters_describe(o->export_adapter, o->weights, token, &why), &why);
 }

@@ -22,6 +22,10 @@ void saves_prepare(const struct options *o);
 // Collective. Saves the checkpoint of step t, unless it is saved already. False, and a report.
 bool saves_now(const struct options *o, int t);
 
+// Collective. A program that only goes forward runs all samples (forward_all.h), and their outputs
+// are saved if the job saves.
+bool saves_of_all(const struct options *o);
+
 // Collective. Begins to save that of step t, just done, beside the next steps, if there is memory
 // for a copy, or saves it at once. A failure beside the steps is a note; at once it is one that
 // ends the job.

@@ -188,7 +188,7 @@ static bool is_zero(const struct tensor *t)
 struct filling {
   struct members members;
   const struct kept **from;
-  struct archive weights, adapter, data;
+  struct archive weights, adapter, data, exported; // exported: the plan's own archive
   struct surplus_patterns patterns;
   struct checks *checks; // NULL: does not verify
   struct failure *note;
@@ -232,6 +232,18 @@ static bool missing(const struct archive *archive, const struct member *m, size_
                 m->alias ? " (" : "", m->alias ? m->alias : "", m->alias ? ")" : "", more);
 }
 
+// A model has numbers beside its weights, such as the frequencies of a rotary embedding. Other
+// files lack them; the archive that the program was made from has them. NULL: it is no such number.
+static const struct kept *exported_constant(struct filling *f, const struct member *m)
+{
+  struct failure why;
+  if (!program->exported || f->goes_on) return NULL;
+  if (!f->exported.nfiles && !archive_open(&f->exported, program->weights, &why)) return NULL;
+  if (strcmp(f->exported.files[0].exported, program->exported) != 0) return NULL;
+  const struct kept *found = archive_find(&f->exported, m->name);
+  return found && found->entry->is_constant ? found : NULL;
+}
+
 // Takes all tensors of a role from the archive; weights may lack the adapters.
 static bool take(struct filling *f, struct archive *archive, enum role role, struct failure *why)
 {
@@ -244,6 +256,7 @@ static bool take(struct filling *f, struct archive *archive, enum role role, str
     if (!look_up(archive, m, &f->from[i], why)) return false;
     if (!f->from[i] && role == PARAMETER && !f->goes_on)
       f->from[i] = surplus_tied(archive, m, &f->members);
+    if (!f->from[i] && role == PARAMETER) f->from[i] = exported_constant(f, m);
     if (f->from[i] && !fits(f->from[i], m, why)) return false;
     if (f->from[i] || (archive == &f->weights && role == PARAMETER && !f->goes_on &&
                        (adapters_have(m->name) || surplus_may_lack(m, &f->patterns))))
@@ -375,10 +388,10 @@ static bool take_position(const struct archive *checkpoint, struct progress *at,
 }
 
 // The results of its validations.
-static bool take_validations(const struct archive *checkpoint, struct progress *at,
-                             struct failure *why)
+static bool take_validations(const struct archive *checkpoint, const char *best_name,
+                             struct progress *at, struct failure *why)
 {
-  const char *best = archive_metadata(checkpoint, "best_validation_loss");
+  const char *best = best_name ? archive_metadata(checkpoint, best_name) : NULL;
   long long step, without;
   char *end;
   at->has_validations = best != NULL;
@@ -390,12 +403,12 @@ static bool take_validations(const struct archive *checkpoint, struct progress *
   at->best_step = (int)step;
   at->without = (int)without;
   return (end != best && !*end) ||
-         failed(why, "%s: its best_validation_loss \"%s\" is not a number", checkpoint->path, best);
+         failed(why, "%s: its %s \"%s\" is not a number", checkpoint->path, best_name, best);
 }
 
 // Exactly the parameters, the state and the step.
-static bool take_checkpoint(struct filling *f, const char *path, struct progress *at,
-                            struct failure *why)
+static bool take_checkpoint(struct filling *f, const char *path, const char *best_name,
+                            struct progress *at, struct failure *why)
 {
   const char *note = "was saved without checksums: nothing shows whether it has changed since";
   if (!archive_open(&f->weights, path, why) || !check_headers(f, note, why)) return false;
@@ -422,7 +435,7 @@ static bool take_checkpoint(struct filling *f, const char *path, struct progress
                   f->weights.path);
   if (!read_count(&f->weights, "step", 1000000000, &n, why)) return false;
   at->step = (int)n;
-  return take_position(&f->weights, at, why) && take_validations(&f->weights, at, why);
+  return take_position(&f->weights, at, why) && take_validations(&f->weights, best_name, at, why);
 }
 
 static bool take_data(struct filling *f, const char *path, struct failure *why)
@@ -476,12 +489,13 @@ bool tensors_fill(const struct origins *from, struct progress *at, struct failur
   bool same = from->weights && from->data && strcmp(from->weights, from->data) == 0;
   if (ok && from->weights) ok = take_weights(&f, from->weights, from->more_weights, same, why);
   if (ok && from->adapter) ok = take_adapter(&f, from->adapter, why);
-  if (ok && from->load) ok = take_checkpoint(&f, from->load, at, why);
+  if (ok && from->load) ok = take_checkpoint(&f, from->load, from->best_name, at, why);
   if (ok && from->data) ok = take_data(&f, from->data, why);
   ok = ok && fill_all(&f, why);
   archive_close(&f.weights);
   archive_close(&f.adapter);
   archive_close(&f.data);
+  archive_close(&f.exported);
   free(f.from);
   table_free(&f.members);
   return ok;

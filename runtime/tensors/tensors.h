@@ -15,6 +15,7 @@ struct origins {
   struct surplus_patterns patterns; // of names in these files
   const char *adapter;              // adapters: PEFT's file or its folder
   const char *load;                 // parameters and state, from a checkpoint
+  const char *best_name;            // of the best validation's measure in it
   const char *data;                 // the inputs, of one batch
   bool without_inputs;              // they are filled later, batch by batch
   bool checks_later;                // drawn integers are checked where they are used

@@ -2,6 +2,6 @@
 static const struct group groups[] = {
 $groups$};
 
-$products$// program.h explains the fields.$unnamed$
+$validated$$products$// program.h explains the fields.$unnamed$
 $declaration$const struct program $name$_program = {
 $fields$};

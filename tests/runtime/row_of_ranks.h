@@ -223,7 +223,7 @@ static void save_as(int ranks, const struct saving *what)
 
 static void save(int ranks, int step)
 {
-  save_as(ranks, &(struct saving){directory, CHECKPOINT, step, 0, TOKEN_HERE, &folder});
+  save_as(ranks, &(struct saving){directory, CHECKPOINT, step, 0, TOKEN_HERE, &folder, 0});
 }
 
 static inline size_t read_file(const char *path, char *to, size_t most)

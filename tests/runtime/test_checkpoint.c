@@ -112,7 +112,8 @@ static int note_unlink(const char *path)
 
 static void save_shards(int ranks, int step, uint64_t shard_bytes)
 {
-  save_as(ranks, &(struct saving){directory, CHECKPOINT, step, shard_bytes, TOKEN_HERE, &folder});
+  save_as(ranks,
+          &(struct saving){directory, CHECKPOINT, step, shard_bytes, TOKEN_HERE, &folder, 0});
 }
 
 static int count_files(void)
@@ -451,7 +452,7 @@ static void old_file_stays(void **state)
   size_t bytes = read_file(saved, before, sizeof before);
 
   struct saves saves =
-      begin_save(2, &(struct saving){directory, CHECKPOINT, 2, 0, TOKEN_HERE, &folder});
+      begin_save(2, &(struct saving){directory, CHECKPOINT, 2, 0, TOKEN_HERE, &folder, 0});
   assert_int_equal(access(beside, F_OK), 0);
   save_abandon(saves.of[0]);
   assert_int_equal(access(beside, F_OK), -1);
@@ -459,7 +460,7 @@ static void old_file_stays(void **state)
   assert_non_null(strstr(why.text, "cannot open what rank 0 made"));
   assert_false(save_commit(saves.of[0], &why));
   end_save(&saves);
-  saves = begin_save(2, &(struct saving){directory, CHECKPOINT, 2, 100, TOKEN_HERE, &folder});
+  saves = begin_save(2, &(struct saving){directory, CHECKPOINT, 2, 100, TOKEN_HERE, &folder, 0});
   assert_true(count_files() > 2);
   save_abandon(saves.of[0]);
   end_save(&saves);
@@ -491,7 +492,8 @@ static void no_room(void **state)
   assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct save *s = save_plan(
-        &(struct saving){directory, CHECKPOINT, 4, rows[i].shard_bytes, TOKEN_HERE, &folder}, &why);
+        &(struct saving){directory, CHECKPOINT, 4, rows[i].shard_bytes, TOKEN_HERE, &folder, 0},
+        &why);
     assert_non_null(s);
     assert_true(folder_take(&folder, directory, TOKEN_HERE, &note, &why));
     small = (struct rlimit){rows[i].room, before.rlim_max};
@@ -539,7 +541,7 @@ static void directories(void **state)
   assert_false(folder_make(saved, &why));
   assert_non_null(strstr(why.text, "Not a directory"));
   struct save *none =
-      save_plan(&(struct saving){"/proc/none", CHECKPOINT, 1, 0, TOKEN_HERE, &folder}, &why);
+      save_plan(&(struct saving){"/proc/none", CHECKPOINT, 1, 0, TOKEN_HERE, &folder, 0}, &why);
   assert_non_null(none);
   assert_false(save_create(none, &why));
   save_end(none);

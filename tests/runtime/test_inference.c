@@ -98,7 +98,7 @@ static void outputs(void **state)
   struct failure note;
   assert_true(folder_take(&folder, directory, "here-1-0", &note, &why));
   struct save *save =
-      save_plan(&(struct saving){directory, CHECKPOINT, 1, 1, "here-1-0", &folder}, &why);
+      save_plan(&(struct saving){directory, CHECKPOINT, 1, 1, "here-1-0", &folder, 0}, &why);
   assert_non_null(save);
   assert_true(save_create(save, &why) && save_write(save, &why) && save_commit(save, &why));
   save_end(save);

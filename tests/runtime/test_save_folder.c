@@ -178,7 +178,7 @@ static void without_locks(void **state)
   takes(&folder, "here-1-0", "has no locks");
   is_refused("another job saves here: process"); // of this machine one can see that it runs
   struct save *s =
-      save_plan(&(struct saving){directory, CHECKPOINT, 1, 0, "here-1-0", &folder}, &why);
+      save_plan(&(struct saving){directory, CHECKPOINT, 1, 0, "here-1-0", &folder, 0}, &why);
   become(0, 1);
   assert_true(s && save_create(s, &why) && save_write(s, &why));
   host = "elsewhere";
@@ -204,7 +204,7 @@ static void another_file(void **state)
   takes(&folder, TOKEN_HERE, NULL);
   become(0, 1);
   struct save *s =
-      save_plan(&(struct saving){directory, CHECKPOINT, 1, 0, TOKEN_HERE, &folder}, &why);
+      save_plan(&(struct saving){directory, CHECKPOINT, 1, 0, TOKEN_HERE, &folder, 0}, &why);
   assert_true(s && save_create(s, &why) && save_write(s, &why));
   put_file("other", "another's");
   snprintf(other, sizeof other, "%s/other", directory);
@@ -256,7 +256,8 @@ static void others_files(void **state)
   fill(1, NULL);
   for (uint64_t shard = 0; shard < 1000; shard += 300)
     for (int kind = CHECKPOINT; kind <= EXPORT; kind++) {
-      save_as(1, &(struct saving){directory, (enum save_kind)kind, 1, shard, TOKEN_HERE, &folder});
+      save_as(1,
+              &(struct saving){directory, (enum save_kind)kind, 1, shard, TOKEN_HERE, &folder, 0});
       if (!folder_is_ours(directory, false, &why)) fail_msg("%s", why.text);
     }
   put_file("model-00001-of-00009.safetensors", "another's");
@@ -266,7 +267,7 @@ static void others_files(void **state)
   takes(&folder, TOKEN_HERE, NULL);
   for (uint64_t shard = 0; shard < 1000; shard += 300) {
     struct save *s =
-        save_plan(&(struct saving){directory, CHECKPOINT, 1, shard, TOKEN_HERE, &folder}, &why);
+        save_plan(&(struct saving){directory, CHECKPOINT, 1, shard, TOKEN_HERE, &folder, 0}, &why);
     assert_true(s && save_create(s, &why) && save_write(s, &why));
     assert_false(save_commit(s, &why));
     assert_non_null(strstr(why.text, "it holds model.safetensors, which no checkpoint"));

@@ -192,7 +192,7 @@ static void aliases_are_known(void **state)
   fill(2, NULL);
   for (int k = 0; k < STACK; k++)
     for (long i = 0; i < 12; i++) before[k][i] = element(LAYERS, k, 2, i);
-  save_as(2, &(struct saving){directory, EXPORT, 1, 0, TOKEN_HERE, &folder});
+  save_as(2, &(struct saving){directory, EXPORT, 1, 0, TOKEN_HERE, &folder, 0});
   assert_true(safetensors_open(&file, saved, &why));
   assert_int_equal(file.count, 3 + STACK);
   assert_non_null(safetensors_find(&file, "model.h.11.weight"));
@@ -267,7 +267,7 @@ static void misfits(void **state)
   refused(&(struct origins){.weights = saved},
           "it has no layers.12.w (model.h.12.weight) and 2 more, which the program needs");
   tensors[LAYERS].count = STACK;
-  save_as(2, &(struct saving){directory, EXPORT, 1, 0, TOKEN_HERE, &folder});
+  save_as(2, &(struct saving){directory, EXPORT, 1, 0, TOKEN_HERE, &folder, 0});
   not_loaded("it has no optim.exp_avg.weight and 12 more, which the program needs");
   for (int row = 0; row < TENSORS; row++)
     if (tensors[row].role == STATE) tensors[row].role = OUTPUT;
@@ -282,7 +282,7 @@ static void both_names(void **state)
   struct failure why = {""};
   tensors[BIAS].name.name = "w.weight";
   become(0, 1);
-  assert_null(save_plan(&(struct saving){directory, EXPORT, 1, 0, TOKEN_HERE, NULL}, &why));
+  assert_null(save_plan(&(struct saving){directory, EXPORT, 1, 0, TOKEN_HERE, NULL, 0}, &why));
   assert_non_null(strstr(why.text, "two tensors of the file would have one name"));
   fill(1, NULL);
   save(1, 1);

@@ -5,6 +5,11 @@
 //   whole_text compare PROMPTS ANSWERS FILE NEAR  FILE has the logits of these texts. Each token of
 //                                                 an answer is the likeliest, and the logits of the
 //                                                 likeliest five differ by NEAR at most
+//   whole_text vary TEXTS LENGTH BELOW FILE       writes texts, each but the first with another
+//                                                 token at one place
+//   whole_text moved FILE NEAR                    FILE has their logits: prints whether a later
+//                                                 token moves earlier logits by more than NEAR, and
+//                                                 which; status 1 if one does
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -72,7 +77,7 @@ static int write_data(int n, int length, const char *path)
 }
 
 // The logits of n texts, [n, length, vocabulary], and these sizes.
-static float *read_logits(const char *path, int *length, int *vocabulary)
+static float *read_logits(const char *path, int *n, int *length, int *vocabulary)
 {
   FILE *f = fopen(path, "rb");
   uint64_t size;
@@ -81,10 +86,9 @@ static float *read_logits(const char *path, int *length, int *vocabulary)
   if (!header || fread(header, 1, size, f) != size) give_up("it is cut off", path);
   header[size] = 0;
   const char *shape = strstr(header, "\"shape\"");
-  int n;
-  if (!shape || sscanf(shape, "\"shape\":[%d,%d,%d]", &n, length, vocabulary) != 3)
+  if (!shape || sscanf(shape, "\"shape\":[%d,%d,%d]", n, length, vocabulary) != 3)
     give_up("it has no logits", path);
-  const size_t all = (size_t)n * (size_t)*length * (size_t)*vocabulary;
+  const size_t all = (size_t)*n * (size_t)*length * (size_t)*vocabulary;
   float *logits = malloc(all * sizeof *logits);
   if (!logits || fread(logits, sizeof *logits, all, f) != all) give_up("it is cut off", path);
   return logits;
@@ -92,9 +96,10 @@ static float *read_logits(const char *path, int *length, int *vocabulary)
 
 static int compare(int n, const char *path, double near)
 {
-  int length, vocabulary, compared = 0;
+  int texts, length, vocabulary, compared = 0;
   double most = 0;
-  const float *logits = read_logits(path, &length, &vocabulary);
+  const float *logits = read_logits(path, &texts, &length, &vocabulary);
+  if (texts < n) give_up("it has too few texts", path);
   for (int i = 0; i < n; i++)
     for (int t = text_of[i].prompt; t < text_of[i].n; t++, compared++) {
       const float *row = logits + ((size_t)i * (size_t)length + (size_t)t - 1) * (size_t)vocabulary;
@@ -116,8 +121,47 @@ static int compare(int n, const char *path, double near)
   return !(most <= near) || !compared;
 }
 
+// The place at which text i differs from text 0.
+static int changed_place(int i, int n, int length)
+{
+  return (int)((int64_t)i * (length - 1) / (n - 1));
+}
+
+static int vary(int n, int length, int below, const char *path)
+{
+  if (n < 2 || n > MOST_TEXTS || length > MOST_TOKENS) give_up("too many texts", path);
+  for (int i = 0; i < n; i++) {
+    text_of[i].n = length;
+    for (int t = 0; t < length; t++) text_of[i].token[t] = (7 * t + t * t / 3) % below;
+    int *changed = &text_of[i].token[changed_place(i, n, length)];
+    if (i) *changed = (*changed + below / 2) % below;
+  }
+  return write_data(n, length, path);
+}
+
+static int moved(const char *path, double near)
+{
+  int n, length, vocabulary;
+  const float *logits = read_logits(path, &n, &length, &vocabulary);
+  for (int i = 1; i < n; i++) {
+    const int place = changed_place(i, n, length);
+    const size_t text = (size_t)i * (size_t)length * (size_t)vocabulary;
+    for (size_t k = 0; k < (size_t)place * (size_t)vocabulary; k++) {
+      const double by = fabs((double)(logits[text + k] - logits[k]));
+      if (by <= near) continue;
+      printf("token %d moves the logits of token %zu by %.1e\n", place, k / (size_t)vocabulary, by);
+      return 1;
+    }
+  }
+  puts("no later token moves earlier logits");
+  return 0;
+}
+
 int main(int argc, char **argv)
 {
+  if (argc == 6 && !strcmp(argv[1], "vary"))
+    return vary(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), argv[5]);
+  if (argc == 4 && !strcmp(argv[1], "moved")) return moved(argv[2], atof(argv[3]));
   if (argc != 6) return 2;
   const int n = read_texts(argv[2], argv[3]);
   if (!strcmp(argv[1], "data")) return write_data(n, atoi(argv[4]), argv[5]);

@@ -403,17 +403,31 @@ static double random_at(int64_t stream, int64_t flat)
   return (double)(splitmix64(&x) >> 11) / (double)(UINT64_C(1) << 53);
 }
 
+/* The random number of an element of the output. */
+static double random_of(const struct op *op, struct shape here, const struct places *at, int64_t i)
+{
+  int64_t index[MAX_DIMS];
+  indices_of(here, i, index);
+  for (int d = 0; d < here.ndim; d++) index[d] += at->out[0].first[d];
+  return random_at(number_of(op, "stream"), place_in_array(at->out[0].whole, index));
+}
+
 static bool run_dropout(const struct op *op, const struct array *in, struct array *out,
                         const struct places *at)
 {
   if (!same_shape(in->shape, out->shape)) return false;
-  for (int64_t i = 0, n = elements(in->shape); i < n; i++) {
-    int64_t index[MAX_DIMS];
-    indices_of(in->shape, i, index);
-    for (int d = 0; d < in->shape.ndim; d++) index[d] += at->out[0].first[d];
-    double random = random_at(number_of(op, "stream"), place_in_array(at->out[0].whole, index));
-    out->at[i] = random < op->scalar ? 0 : in->at[i] / (1 - op->scalar);
-  }
+  for (int64_t i = 0, n = elements(in->shape); i < n; i++)
+    out->at[i] = random_of(op, in->shape, at, i) < op->scalar ? 0 : in->at[i] / (1 - op->scalar);
+  return true;
+}
+
+/* Some number for each place. */
+static bool run_random(const struct op *op, const struct array *in, struct array *out,
+                       const struct places *at)
+{
+  if (!same_shape(in->shape, out->shape)) return false;
+  for (int64_t i = 0, n = elements(in->shape); i < n; i++)
+    out->at[i] = random_of(op, in->shape, at, i);
   return true;
 }
 
@@ -1622,6 +1636,9 @@ static reference *reference_of(enum op_kind kind)
     return run_index_within;
   case OP_dropout:
     return run_dropout;
+  case OP_uniform_like:
+  case OP_normal_like:
+    return run_random;
   case OP_tril:
   case OP_triu:
     return run_triangle;

@@ -140,7 +140,7 @@ static void add_cut(const struct instance *instance, const int64_t *size, int fi
   }
   for (int d = 0; d < 2; d++) graph->value[made->out].layout.on[d] = list[pick[d]].out[0];
   graph->value[made->out].placed = true;
-  if (made->kind == OP_dropout) graph->op[id].stream_growth = draw_below(2) ? 3 : 0;
+  if (draws_stream(made->kind)) graph->op[id].stream_growth = draw_below(2) ? 3 : 0;
   graph->op[id].phase = phase;
   f->op[f->nop++] = id;
   end_kernel();
@@ -659,7 +659,7 @@ static void compare(const struct loaded *p, int rank, const struct op *op, struc
 }
 
 /* As runtime/base/elements.h has it, from its definition. */
-static void drop_elements(const struct op *op, const struct places *at, struct array in,
+static void draw_elements(const struct op *op, const struct places *at, struct array in,
                           struct array out)
 {
   uint32_t key[] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, words[4];
@@ -671,8 +671,13 @@ static void drop_elements(const struct op *op, const struct places *at, struct a
     int64_t flat = place_in_array(at->out[0].whole, index);
     uint32_t counter[] = {(uint32_t)flat, (uint32_t)((uint64_t)flat >> 32), stream, STEP};
     philox4x32(counter, key, words);
-    bool drops = (float)(words[0] >> 8) / 16777216 < (float)op->scalar;
-    out.at[i] = drops ? 0 : in.at[i] / (1 - op->scalar);
+    const double x = (double)(words[0] >> 8) / 16777216, y = (double)(words[1] >> 8) / 16777216;
+    if (op->kind == OP_dropout)
+      out.at[i] = (float)x < (float)op->scalar ? 0 : in.at[i] / (1 - op->scalar);
+    else if (op->kind == OP_uniform_like)
+      out.at[i] = x;
+    else
+      out.at[i] = sqrt(-2 * log(x + 1.0 / 16777216)) * cos(6.283185307179586 * y);
   }
 }
 
@@ -689,7 +694,7 @@ static struct array made_of(const struct op *op, const struct machine *m, int ra
   op_letters(op, &l);
   struct places at = places_at(op, &l, in_layout, &out_layout, rank);
   must(evaluate(op, in, &out, &at), "%s: the parts of rank %d do not fit", op_name(op), rank);
-  if (op->kind == OP_dropout) drop_elements(op, &at, in[0], out);
+  if (draws_stream(op->kind)) draw_elements(op, &at, in[0], out);
   return out;
 }
 

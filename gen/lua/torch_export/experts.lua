@@ -9,6 +9,8 @@
 --   (rows * weights.flatten()[order])[inverse of order].view(tokens, k, size).sum(1)
 --                                                 combine(rows, ids, weights, counts)
 --
+--   grouped_mm(...) + biases[sorted]              add_expert_bias(grouped_linear(...), biases, ids, counts)
+--
 -- Between them the rows go through operators of each element, and parts of rows. Anything else stays as it was exported.
 local core, base = ...
 local torch, raw, view = base.torch, base.raw, base.view
@@ -124,6 +126,10 @@ function Mixture:take_sorted(name)
       if not bins or number(node, "min") ~= 0 or number(node, "max") ~= bins - 1 then return false end
       self.experts = bins
       if not self:take_sorted(out) then return false end
+    elseif operator == "index" then
+      local biases = tensor(node, "self")
+      if index_of(node) ~= name or #self.shape_of(biases) ~= 2 then return false end
+      self.biases[out] = biases
     elseif is_grouped(node) then
       if tensor(node, "offs") ~= name then return false end
       self.ends[name] = true
@@ -153,6 +159,12 @@ function Mixture:take_rows(node)
     self.grouped[outs[1]] = {node = node, x = x, matrices = matrices, before = list}
     self:replace(node, {list[1] or self:grouped_linear(node, x, matrices, node.outputs),
       list[1] and self:grouped_linear(node, x, matrices, node.outputs) or nil})
+  elseif (operator == "add" or operator == "add_") and self:bias_of(node) then
+    local x, biases = self:bias_of(node)
+    self.sums[outs[1]] = {x = x, biases = biases}
+    self:replace(node, {self:with_bias(node, x, biases, node.outputs)})
+  elseif operator == "slice" and (self.grouped[inputs[1]] or self.sums[inputs[1]]) then
+    if not self:take_slice(node, inputs[1], outs[1]) then return false end
   elseif operator == "mul" and self:weights_of(node) then
     local x, weights = self:weights_of(node)
     self.weighted[outs[1]] = weights
@@ -214,6 +226,44 @@ function Mixture:take_parts(node, outs)
   return self:replace(node, list)
 end
 
+-- Of a sum of a product's rows and their experts' biases: both, the biases as [experts, n].
+function Mixture:bias_of(node)
+  local alpha = number(node, "alpha")
+  for _, keys in ipairs{{"self", "other"}, {"other", "self"}} do
+    local x, y = tensor(node, keys[1]), tensor(node, keys[2])
+    if (not alpha or alpha == 1) and x and y and self.grouped[x] and self.biases[y] and #self:readers(x) == 1 then
+      return x, self.biases[y]
+    end
+  end
+end
+
+function Mixture:with_bias(like, x, biases, outputs)
+  return node_of(like, "tpgen_add_expert_bias.default", {"x", x, "biases", biases, "ids", self.ids, "counts", self.counts}, outputs)
+end
+
+-- Some columns of a product, and of its bias: the product with these columns of its matrices.
+function Mixture:take_slice(node, whole, out)
+  local sum = self.sums[whole]
+  local product = sum and sum.x or whole
+  local made, shape = self.grouped[product], self.shape_of(whole)
+  if (number(node, "dim") or 0) % #shape ~= #shape - 1 then return false end
+  local list = {}
+  local function columns(from, to) -- dimension 1 of both
+    local slice = node_of(node, "slice.Tensor", {"self", from}, {{as_tensor = {name = to}}})
+    slice.inputs[#slice.inputs + 1] = {name = "dim", arg = {as_int = 1}}
+    for _, input in ipairs(node.inputs) do
+      if input.name ~= "self" and input.name ~= "dim" then slice.inputs[#slice.inputs + 1] = input end
+    end
+    list[#list + 1] = slice
+    return to
+  end
+  local rows, matrices = sum and "tpgen.rows." .. out or out, columns(made.matrices, "tpgen.matrices." .. out)
+  local biases = sum and columns(sum.biases, "tpgen.biases." .. out)
+  list[#list + 1] = self:grouped_linear(node, made.x, matrices, {{as_tensor = {name = rows}}})
+  if sum then list[#list + 1] = self:with_bias(node, rows, biases, node.outputs) end
+  return self:replace(node, list)
+end
+
 -- rows * unsqueeze(weights, -1): the rows, and the weights [tokens, k].
 function Mixture:weights_of(node)
   for _, keys in ipairs{{"self", "other"}, {"other", "self"}} do
@@ -252,7 +302,7 @@ local function mixture_at(sort, nodes, at, facts)
   local descending = argument(sort, "descending")
   if #outs ~= 2 or not from or descending and descending.as_bool then return nil end
   local m = setmetatable({def = facts.def, read_by = facts.read_by, shape_of = facts.shape_of, replaced = {}, rows = {},
-    weights = {}, weighted = {}, inverse = {}, ends = {}, grouped = {}, order = outs[2]}, Mixture)
+    weights = {}, weighted = {}, inverse = {}, ends = {}, grouped = {}, biases = {}, sums = {}, order = outs[2]}, Mixture)
   m.ids = m:flattened(from)
   if not m.ids then return nil end
   m.k, m.counts = m.shape_of(m.ids)[2], "tpgen.counts." .. outs[1]
@@ -310,6 +360,14 @@ operators.tpgen_dispatch = function(a)
 end
 operators.tpgen_grouped_linear = function(a)
   return F.grouped_linear(a.x, a.weight, a.counts)
+end
+-- A row of one 1 for each row: times an expert's bias it is that bias.
+operators.tpgen_add_expert_bias = function(a)
+  local ids = raw.to(with_batch(a.ids), "int32")
+  local shape = core.shape(ids)
+  local one = raw.full({shape[1], shape[2], 1}, 1.0)
+  local ones = F.dispatch(one, ids, raw.full(shape, 1.0), a.counts)
+  return raw.add(a.x, F.grouped_linear(ones, F.unsqueeze(a.biases, -1), a.counts))
 end
 operators.tpgen_combine = function(a)
   local y = F.combine(a.rows, raw.to(with_batch(a.ids), "int32"), with_batch(base.wide(a.weights)), a.counts)

@@ -510,6 +510,8 @@ operators["_operator.truediv"] = numbers(function(x, y) return x / y end)
 operators["_operator.mod"] = numbers(function(x, y) return x % y end)
 operators["_operator.neg"] = numbers(function(x) return -x end)
 operators["_operator.pow"] = numbers(function(x, y) return x ^ y end)
+operators["torch.sym_max"] = numbers(math.max)
+operators["torch.sym_min"] = numbers(math.min)
 operators.sym_size = function(a)
   local shape = constants.is(a.self) and a.self.shape or core.shape(a.self)
   return shape[(a.dim < 0 and a.dim + #shape or a.dim) + 1]

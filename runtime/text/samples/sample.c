@@ -241,23 +241,87 @@ static bool of_object(const struct sampling_rules *by, const json_t *object, str
   return ok;
 }
 
-bool sample_of_line(const struct sampling_rules *by, const char *line, size_t length,
-                    const char *where, struct sample *to, struct failure *why)
+// The line with one of its answers, as a prompt with its completion or a text. NULL: out of memory.
+static json_t *with_answer(const json_t *object, const json_t *answer, size_t common)
+{
+  const json_t *prompt = json_object_get(object, "prompt");
+  json_t *one = json_copy((json_t *)object), *first = NULL, *rest = NULL;
+  bool ok = one && json_object_del(one, "chosen") == 0 && json_object_del(one, "rejected") == 0;
+  const bool has_prompt = prompt && json_is_array(prompt) == json_is_array(answer);
+  if (ok && prompt && !has_prompt) ok = json_object_del(one, "prompt") == 0;
+  if (ok && (has_prompt || !json_is_array(answer))) {
+    ok = json_object_set(one, has_prompt ? "completion" : "text", (json_t *)answer) == 0;
+  } else if (ok) {
+    first = json_array();
+    rest = json_array();
+    ok = first && rest;
+    for (size_t i = 0; ok && i < json_array_size(answer); i++)
+      ok = json_array_append(i < common ? first : rest, json_array_get(answer, i)) == 0;
+    ok = ok && json_object_set(one, "prompt", first) == 0 &&
+         json_object_set(one, "completion", rest) == 0;
+  }
+  json_decref(first);
+  json_decref(rest);
+  if (ok) return one;
+  json_decref(one);
+  return NULL;
+}
+
+static bool of_pair(const struct sampling_rules *by, const json_t *object, struct sample to[2],
+                    struct failure *why)
+{
+  const json_t *answers[] = {json_object_get(object, "chosen"),
+                             json_object_get(object, "rejected")};
+  const bool lists = json_is_array(answers[0]) && json_is_array(answers[1]);
+  if (!lists && !(json_is_string(answers[0]) && json_is_string(answers[1])))
+    return failed(why,
+                  "it has no \"chosen\" with \"rejected\", two texts or two lists of messages");
+  size_t common = 0;
+  const size_t n = json_array_size(answers[0]), m = json_array_size(answers[1]);
+  while (lists && common + 1 < n && common + 1 < m &&
+         json_equal(json_array_get(answers[0], common), json_array_get(answers[1], common)))
+    common++;
+  bool ok = true;
+  for (int i = 0; ok && i < 2; i++) {
+    json_t *one = with_answer(object, answers[i], common);
+    ok = one ? of_object(by, one, &to[i], why) : out_of_memory(why);
+    json_decref(one);
+  }
+  return ok;
+}
+
+// Reads the line and calls one of the two.
+static bool of_line(const struct sampling_rules *by, const char *line, size_t length,
+                    const char *where, struct sample *to, bool is_pair, struct failure *why)
 {
   json_error_t error;
   struct failure reason = {""};
   json_t *object = json_loadb(line, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
   bool ok;
-  *to = (struct sample){0};
   if (json_memory_ended())
     ok = out_of_memory(why);
   else if (!json_is_object(object))
     ok = failed(why, "%s: %s%s", where,
                 object ? "it is no JSON object" : "not JSON: ", object ? "" : error.text);
   else
-    ok = of_object(by, object, to, &reason) || failed(why, "%s: %s", where, reason.text);
+    ok = (is_pair ? of_pair(by, object, to, &reason) : of_object(by, object, to, &reason)) ||
+         failed(why, "%s: %s", where, reason.text);
   json_decref(object);
   return ok;
+}
+
+bool sample_of_line(const struct sampling_rules *by, const char *line, size_t length,
+                    const char *where, struct sample *to, struct failure *why)
+{
+  *to = (struct sample){0};
+  return of_line(by, line, length, where, to, false, why);
+}
+
+bool pair_of_line(const struct sampling_rules *by, const char *line, size_t length,
+                  const char *where, struct sample to[2], struct failure *why)
+{
+  to[0] = to[1] = (struct sample){0};
+  return of_line(by, line, length, where, to, true, why);
 }
 
 void sample_free(struct sample *s)

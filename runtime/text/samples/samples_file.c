@@ -44,12 +44,12 @@ static bool fits_vocabulary(const struct work *w, const struct ids *ids, const c
   return true;
 }
 
-static void put(const struct work *w, const struct sample *s, size_t line)
+// Returns whether it has a label.
+static bool put(const struct work *w, const struct sample *s, size_t row)
 {
   const long sequence = w->f->sequence;
   struct counts *counts = &w->counts[w->worker];
-  int32_t *input = w->input + line * (size_t)sequence,
-          *target = w->target + line * (size_t)sequence;
+  int32_t *input = w->input + row * (size_t)sequence, *target = w->target + row * (size_t)sequence;
   const long n = (long)s->ids.count < sequence ? (long)s->ids.count : sequence;
   long learned = 0;
   for (long i = 0; i < sequence; i++) {
@@ -58,24 +58,27 @@ static void put(const struct work *w, const struct sample *s, size_t line)
     target[i] = learns ? s->ids.at[i + 1] : IGNORED;
     learned += learns;
   }
-  w->empty[line] = learned == 0;
-  if (learned == 0) return;
+  if (learned == 0) return false;
   counts->tokens += (uint64_t)n;
   counts->learned += (uint64_t)learned;
   counts->cut += (long)s->ids.count > sequence;
+  return true;
 }
 
 static bool take_line(void *to, const char *line, size_t length, const char *where,
                       struct failure *why)
 {
   struct work *w = to;
-  struct sample sample;
-  const size_t at = w->line++;
+  struct sample samples[2] = {{{0}, NULL}, {{0}, NULL}};
+  const size_t at = w->line++, rows = (size_t)w->f->rows;
   if (at % (size_t)w->workers != (size_t)w->worker) return true;
-  const bool ok = sample_of_line(w->f->rules, line, length, where, &sample, why) &&
-                  fits_vocabulary(w, &sample.ids, where, why);
-  if (ok) put(w, &sample, at);
-  sample_free(&sample);
+  bool ok = rows == 2 ? pair_of_line(w->f->rules, line, length, where, samples, why)
+                      : sample_of_line(w->f->rules, line, length, where, samples, why);
+  for (size_t i = 0; ok && i < rows; i++) {
+    ok = fits_vocabulary(w, &samples[i].ids, where, why);
+    if (ok && !put(w, &samples[i], at * rows + i)) w->empty[at] = true;
+  }
+  for (size_t i = 0; i < rows; i++) sample_free(&samples[i]);
   return ok;
 }
 
@@ -145,7 +148,7 @@ static bool run(struct work *w, struct failure *why)
 // Moves the samples that stay together. Returns their number.
 static size_t close_up(const struct work *w, size_t lines)
 {
-  const size_t row = (size_t)w->f->sequence;
+  const size_t row = (size_t)(w->f->rows * w->f->sequence);
   size_t kept = 0;
   for (size_t i = 0; i < lines; i++) {
     if (w->empty[i]) continue;
@@ -165,8 +168,9 @@ static void tell(const struct work *w, size_t lines, size_t kept)
     all.learned += w->counts[i].learned;
     all.cut += w->counts[i].cut;
   }
-  fprintf(stderr, "%s%s: %zu samples, %" PRIu64 " tokens, %" PRIu64 " of them learned",
-          w->f->files[0], w->f->files[1] ? " and more" : "", kept, all.tokens, all.learned);
+  fprintf(stderr, "%s%s: %zu %s, %" PRIu64 " tokens, %" PRIu64 " of them learned", w->f->files[0],
+          w->f->files[1] ? " and more" : "", kept, w->f->rows == 2 ? "pairs" : "samples",
+          all.tokens, all.learned);
   if (all.cut) fprintf(stderr, "; %" PRIu64 " cut to %ld tokens", all.cut, w->f->sequence);
   if (kept < lines) fprintf(stderr, "; %zu without a label are left out", lines - kept);
   fprintf(stderr, "\n");
@@ -175,13 +179,13 @@ static void tell(const struct work *w, size_t lines, size_t kept)
 // The header has its length, so that the data can be written first.
 static void put_header(const struct samples_file *f, char *at, size_t samples)
 {
-  const size_t bytes = samples * (size_t)f->sequence * sizeof(int32_t);
-  char text[HEAD];
-  const int n = snprintf(
-      text, sizeof text,
-      "{\"%s\":{\"dtype\":\"I32\",\"shape\":[%zu,%ld],\"data_offsets\":[0,%zu]},"
-      "\"%s\":{\"dtype\":\"I32\",\"shape\":[%zu,%ld],\"data_offsets\":[%zu,%zu]}}",
-      f->input, samples, f->sequence, bytes, f->target, samples, f->sequence, bytes, 2 * bytes);
+  const size_t bytes = samples * (size_t)(f->rows * f->sequence) * sizeof(int32_t);
+  char text[HEAD], shape[64];
+  snprintf(shape, sizeof shape, f->rows == 2 ? "[%zu,2,%ld]" : "[%zu,%ld]", samples, f->sequence);
+  const int n = snprintf(text, sizeof text,
+                         "{\"%s\":{\"dtype\":\"I32\",\"shape\":%s,\"data_offsets\":[0,%zu]},"
+                         "\"%s\":{\"dtype\":\"I32\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}}",
+                         f->input, shape, bytes, f->target, shape, bytes, 2 * bytes);
   const uint64_t length = HEAD - sizeof length;
   memcpy(at, &length, sizeof length);
   memset(at + sizeof length, ' ', length);
@@ -192,7 +196,8 @@ static void put_header(const struct samples_file *f, char *at, size_t samples)
 static bool fill(const struct samples_file *f, int fd, const char *path, size_t lines,
                  struct failure *why)
 {
-  const size_t values = lines * (size_t)f->sequence, bytes = HEAD + 2 * values * sizeof(int32_t);
+  const size_t values = lines * (size_t)(f->rows * f->sequence),
+               bytes = HEAD + 2 * values * sizeof(int32_t);
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   const int workers = cores < 1 ? 1 : cores > MOST_WORKERS ? MOST_WORKERS : (int)cores;
   if (posix_fallocate(fd, 0, (off_t)bytes) != 0)
@@ -219,7 +224,7 @@ static bool fill(const struct samples_file *f, int fd, const char *path, size_t 
   if (at != MAP_FAILED) munmap(at, bytes);
   if (w.empty) munmap(w.empty, lines + 1);
   if (w.counts) munmap(w.counts, (size_t)workers * sizeof *w.counts);
-  const off_t size = (off_t)(HEAD + 2 * kept * (size_t)f->sequence * sizeof(int32_t));
+  const off_t size = (off_t)(HEAD + 2 * kept * (size_t)(f->rows * f->sequence) * sizeof(int32_t));
   return ok && (ftruncate(fd, size) == 0 || failed(why, "%s: %s", path, strerror(errno)));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Files of lines (sample.h) as one safetensors file of samples: input[N, sequence] has tokens, and
-// target[N, sequence] the token behind each, or -100 where nothing is learned.
+// target[N, sequence] the token behind each, or -100 where nothing is learned. Of pairs they are
+// [N, 2, sequence].
 #ifndef TEXT_SAMPLES_FILE_H
 #define TEXT_SAMPLES_FILE_H
 
@@ -10,6 +11,7 @@ struct samples_file {
   const struct sampling_rules *rules;
   const char *const *files; // NULL-terminated
   const char *input, *target, *to;
+  long rows; // of a line: 1; or 2, its better and its worse answer
   long sequence, vocabulary;
   int pad; // the token behind the end of a shorter sample
 };

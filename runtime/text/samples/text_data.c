@@ -2,7 +2,7 @@
 // A program of its own, beside the ranks of a training on tokens: it makes samples of conversations
 // and texts. run.sh calls it for --data FILE.jsonl.
 //
-//   text_data TOKENIZER answers|all SEQUENCE VOCABULARY INPUT TARGET TO FILE...
+//   text_data TOKENIZER answers|all ROWS SEQUENCE VOCABULARY INPUT TARGET TO FILE...
 #include <stdlib.h>
 #include <string.h>
 #include "base/json_memory.h"
@@ -10,7 +10,7 @@
 #include "text/chat/settings.h"
 #include "text/samples/samples_file.h"
 
-enum { TOKENIZER = 1, LEARN, SEQUENCE, VOCABULARY, INPUT, TARGET, TO, FILES };
+enum { TOKENIZER = 1, LEARN, ROWS, SEQUENCE, VOCABULARY, INPUT, TARGET, TO, FILES };
 
 // The text of the token that ends a turn.
 static char *turn_end(const struct tokenizer *t, const struct chat *c)
@@ -51,6 +51,7 @@ static bool make(char **argv, struct failure *why)
                                       .input = argv[INPUT],
                                       .target = argv[TARGET],
                                       .to = argv[TO],
+                                      .rows = strtol(argv[ROWS], NULL, 10),
                                       .sequence = strtol(argv[SEQUENCE], NULL, 10),
                                       .vocabulary = strtol(argv[VOCABULARY], NULL, 10),
                                       .pad = padding > 0 ? padding : 0};

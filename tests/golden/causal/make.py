@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Archives of small random models of transformers, exported with a symbolic number of tokens, and their greedy tokens.
 
-    make.py [FAMILY...]   by default those of the tests; `all`: every family below
+    make.py [FAMILY...]   by default those of the tests, whose archives are packed in archives.tar.xz then; `all`: every
+                          family below
 
 Needs PyTorch 2.15 and transformers 5.24. Writes FAMILY.json, {"runs": [{"prompt", "tokens", "top5"}]}, and FAMILY.pt2; of
 recurrent models, whose code has a fixed number of tokens, FAMILY.safetensors (tests/plans/causal/recurrent.lua)."""
+import io
 import json
+import lzma
 import os
 import sys
+import tarfile
 
 import torch
 from safetensors.torch import save_file
@@ -29,6 +33,7 @@ FAMILIES = {
     "deepseek_v3": dict(num_key_value_heads=4, n_routed_experts=4, n_group=1, topk_group=1, first_k_dense_replace=1,
                         moe_intermediate_size=32, kv_lora_rank=16, q_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8,
                         v_head_dim=8, n_shared_experts=1, **EXPERTS),
+    "mpt": dict(d_model=32, n_heads=4, n_layers=2, max_seq_len=256, expansion_ratio=2),
     "lfm2": dict(layer_types=["conv", "full_attention"], conv_L_cache=3),
 }
 RECURRENT = {
@@ -38,7 +43,7 @@ RECURRENT = {
     "qwen3_next": dict(layer_types=["linear_attention", "full_attention"], mlp_only_layers=[0, 1], linear_num_value_heads=4,
                        linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8, linear_conv_kernel_dim=4),
 }
-OF_TESTS = ["bloom", "exaone4", "gpt_neox", "lfm2", "opt", *RECURRENT]
+OF_TESTS = ["bloom", "exaone4", "gpt_neox", "gpt_oss", "lfm2", "mpt", "opt", *RECURRENT]
 
 
 class Logits(torch.nn.Module):
@@ -93,7 +98,24 @@ def export(model, path):
     torch.export.save(exported, path)
 
 
+def pack(folder):
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for name in sorted(name for name in os.listdir(folder) if name.endswith(".pt2")):
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                data = file.read()
+            about = tarfile.TarInfo(name)
+            about.size = len(data)
+            tar.addfile(about, io.BytesIO(data))
+            os.remove(path)
+    with open(os.path.join(folder, "archives.tar.xz"), "wb") as file:
+        file.write(lzma.compress(made.getvalue(), preset=9 | lzma.PRESET_EXTREME))
+
+
 if __name__ == "__main__":
-    names = sys.argv[1:] or OF_TESTS
-    for name in [*FAMILIES, *RECURRENT] if names == ["all"] else names:
-        make(name, os.path.dirname(os.path.abspath(__file__)))
+    names, here = sys.argv[1:], os.path.dirname(os.path.abspath(__file__))
+    for name in [*FAMILIES, *RECURRENT] if names == ["all"] else names or OF_TESTS:
+        make(name, here)
+    if not names:
+        pack(here)

@@ -1,17 +1,18 @@
 -- Small causal models, each by another way of looking at earlier tokens. With -D whole=true the program runs them over whole
--- texts, [2, tokens], and writes all logits: what a program that generates must agree with. -D kind=random draws a model
+-- texts, [texts, tokens], and writes all logits: what a program that generates must agree with. -D kind=random draws a model
 -- of some of these ways, and of others: some of them look ahead.
 
 local args = settings{
   {"kind", "mixed", "the model", choices = {"attention", "window", "convolution", "shift", "sum", "positions", "mixed",
     "experts", "lstm", "gru", "mamba2", "rwkv", "delta", "prefix_max", "alibi", "softcap", "sinks",
     "chunks", "first_and_last", "written", "mean", "norm", "ahead", "chosen", "reversed", "late",
-    "last_state", "blocks", "unmasked", "flipped", "random"}}, {"draw", 1, "of kind=random: which model", type = "whole"},
-  {"whole", false, "over whole texts"}, {"tp", 1, "ranks"}, {"tokens", 48, "of a text"}, {"slots", 1, "of the caches"},
+    "last_state", "blocks", "unmasked", "flipped", "random", "caches", "padding"}}, {"draw", 1, "of kind=random: which model", type = "whole"},
+  {"whole", false, "over whole texts"}, {"tp", 1, "ranks"}, {"cp", 1, "ranks that share caches"}, {"tokens", 48, "of a text"}, {"texts", 2, "of whole"}, {"slots", 1, "of the caches"},
   {"prefill", 8, "tokens of a call"}, {"cache_dtype", "float32", "of the caches"},
+  {"keep", "auto", "what caches keep"},
 }
 local dim, heads, vocab, T = 24, 6, 40, args.tokens
-local mesh = device_mesh{tp = args.tp}
+local mesh = device_mesh{{"cp", args.cp}, {"tp", args.tp}}
 
 local function in_heads(x, n) -- [b, t, n * size]
   local s = x:size()
@@ -139,8 +140,12 @@ local function mixed(self, kind, x)
   local y
   if scores[kind] then
     y = scores[kind](self, q, k, v, i, j)
+  elseif kind == "padding" then -- some tokens are hidden by what they are
+    y = F.scaled_dot_product_attention(q, k, v, {attn_mask = F.logical_and(j:le(i), x:narrow(2, 0, 1):view(s[1], 1, 1, t):gt(0))})
   elseif kind == "ahead" then
     y = F.scaled_dot_product_attention(q, k, v)
+  elseif kind == "caches" then
+    y = self.cache(q, k, v, {window = 20})
   elseif kind == "window" then
     y = F.scaled_dot_product_attention(q, k, v, {attn_mask = F.logical_and(j:le(i), j:gt(i - 7))})
   else
@@ -223,6 +228,7 @@ local Block = nn.module("Block", function(self, kind)
     self.conv = nn.Conv1d(dim, dim, 4, {groups = dim, padding = 3})
     for _, name in ipairs{"dt_bias", "a_log", "skip"} do self[name] = nn.Parameter{H, init = nn.init.normal(0, 1)} end
   end
+  if kind == "caches" then self.cache = nn.KVCache() end
   if kind == "sinks" then self.sinks = nn.Parameter{heads, init = nn.init.normal(0, 1)} end
   if kind == "rwkv" or kind == "delta" then self.wv2 = nn.Linear(dim, dim) end
   if kind == "rwkv" then
@@ -242,7 +248,7 @@ end)
 local Model = nn.module("Model", function(self)
   local kinds = args.kind == "mixed" and {"convolution", "attention", "shift", "window", "sum"}
     or args.kind == "experts" and {"experts", "attention", "experts"}
-    or args.kind == "positions" and {"attention", "attention"} or {args.kind, "attention"}
+    or args.kind == "positions" and {"attention", "attention"} or args.kind == "caches" and {"caches", "caches"} or {args.kind, "attention"}
   self.words = nn.Embedding(vocab, dim)
   if args.kind == "positions" or args.kind == "mixed" then self.places = nn.Embedding(T, dim) end
   local layers = {}
@@ -253,10 +259,11 @@ local Model = nn.module("Model", function(self)
   end
   self.layers = nn.ModuleList(layers)
   self.norm, self.output = nn.LayerNorm(dim), nn.Linear(dim, vocab)
-  function self:forward(tokens)
+  function self:forward(tokens, _, last) -- of a model with caches: of the last token only
     local x = self.words(tokens)
     if self.places then x = x + self.places(F.arange(T)) end
     for _, layer in ipairs(self.layers) do x = layer(x) end
+    if last then x = x:index_select(1, last) end
     return self.output(self.norm(x))
   end
 end)
@@ -266,8 +273,8 @@ if args.tp > 1 then -- a GRU's hidden units by hand: auto() cuts its gates where
   parallelize(model, mesh.tp, args.kind == "gru" and {["layers.0.rnn"] = Colwise(), output = Colwise()} or auto())
 end
 if args.whole then
-  return infer{model = model, batch = {tokens = randint(vocab){2, T}},
+  return infer{model = model, batch = {tokens = randint(vocab){args.texts, T}},
     outputs = function(m, b) return {logits = m(b.tokens)} end}
 end
 return generate{model = model, vocab = vocab, context = T, slots = args.slots, prefill = args.prefill,
-  cache_dtype = args.cache_dtype}
+  cache_dtype = args.cache_dtype, caches = args.keep, context_over = args.cp > 1 and mesh.cp or nil}

@@ -2,7 +2,8 @@
 -- loss=mse with an input that says which samples are there. -D shuffle=SEED, -D last=smaller or
 -- dropped, -D declared (no label is -100), -D taken (outputs and labels in reverse, by computed indices), -D batch=4, -D accumulate, -D mean=batches, -D drop (dropout),
 -- -D several=losses (a second loss of the same labels ignores class 2), or spelled (the same, by an input that says which samples
--- are there), -D measured (a metric that is made once a step), -D microbatches,
+-- are there), -D measured (a metric that is made once a step),
+-- -D counted (metrics of the outputs; joined: validate says how), -D microbatches,
 -- -D norm (a batch norm), -D ema (part of the moving average that stays), -D zero (ZeRO's stage; 3: fully sharded), -D dp, -D tp.
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local BATCH, WIDTH, HIDDEN, CLASSES = args.batch or 4, 6, 8, 5
@@ -60,13 +61,22 @@ local function measured(output, batch)
   return {of_others = (output:amax(-1) * counts):sum() / counts:sum()}
 end
 
+local function counted(output, batch)
+  local hit = output:argmax(-1):eq(batch.labels):to("float32")
+  local of_batches = {accuracy = hit:mean(), hits = hit:sum(), of_class = output:mean(0)}
+  if not args.microbatches then of_batches.least, of_batches.greatest = output:amin(), output:amax() end
+  return of_batches
+end
+local joinings = {accuracy = "mean_of_samples", hits = "sum", of_class = "mean_of_samples"}
+if not args.microbatches then joinings.least, joinings.greatest = "min", "max" end
+
 local last
 if args.last then last = args.last == "dropped" end
 return train{
   model = model, batch = distribute(batch, mesh.dp, Shard(0)),
   loss = args.several == "losses" and several or args.several and spelled or args.loss == "mse" and mean_square or cross_entropy,
-  metrics = args.measured and measured, microbatches = args.microbatches,
+  metrics = args.measured and measured or args.counted and counted, microbatches = args.microbatches,
   optimizer = AdamW{lr = 0.01}, steps = 18, seed = 11,
   shuffle = args.shuffle, drop_last = last, accumulate = args.accumulate, accumulate_mean = args.mean, ema = args.ema,
-  validate = args.every and {every = args.every, data = args.validation, steps = args.batches},
+  validate = args.counted == "joined" and {metrics = joinings} or args.every and {every = args.every, data = args.validation, steps = args.batches},
 }

@@ -153,6 +153,56 @@ echo mine > "$WORK/foreign.saved/best/notes"
 grep -q 'best: no checkpoint is kept in its place: it holds notes' "$WORK/foreign.out" || fail "foreign: $(tail -n 2 "$WORK/foreign.out")"
 [ "$(cat "$WORK/foreign.saved/best/notes")" = mine ] || fail "foreign: it has removed what is not its own"
 
+# ---- metrics of the plan's -------------------------------------------------------------------------------
+
+# counts NAME KIND ARGUMENTS...: ten samples of validation, four or three a batch, have the metrics of all ten at once.
+counts() {
+  make "$1" "$2" $plan -D counted=joined "${@:3}" && start "$WORK/$1" "$WORK/$1" "${given[@]}" "${held[@]}" --validate-every 5 \
+    --best max:accuracy --keep best || { fail "$1"; return; }
+  grep '"validation_loss"' "$WORK/$1.jsonl" > "$WORK/$1.counted"
+}
+counts counted_whole plain -D last=dropped -D shuffle=5 -D batch=10
+counts counted plain -D last=dropped -D shuffle=5 -D batch=10 -D dp=2 -D microbatches=2
+counts counted_cuda cuda -D last=dropped -D shuffle=5 -D batch=10 -D dp=2
+counts counted_small plain -D last=dropped -D shuffle=5 -D batch=4 -D dp=2
+counts counted_three plain -D shuffle=5 -D batch=3 -D last=smaller -D tp=2
+for name in counted counted_cuda; do
+  for number in loss accuracy hits $([ $name = counted ] || echo least greatest); do
+    numbers "validation_$number" "$WORK/$name.counted" > "$WORK/$name.numbers"
+    numbers "validation_$number" "$WORK/counted_whole.counted" > "$WORK/$name.whole"
+    [ -s "$WORK/$name.numbers" ] || fail "$name: no $number"
+    same_losses "$name" "$WORK/$name.numbers" "$WORK/$name.whole" 1e-5
+  done
+done
+# evaluate NAME: the weights of counted_whole.
+evaluate() {
+  "$WORK/$1/ranks" --metrics "$WORK/$1.evaluated.jsonl" --weights "$WORK/counted_whole.saved/model.safetensors" \
+    --evaluate "$data/validation.safetensors" > "$WORK/$1.evaluated.out" 2>&1
+}
+# Other sizes of batches train otherwise: the same weights are evaluated by all.
+for name in counted_whole counted counted_cuda counted_small counted_three; do
+  evaluate $name || fail "$name: --evaluate"
+  ! grep -q '"loss"\|steps:' "$WORK/$name.evaluated.jsonl" "$WORK/$name.evaluated.out" || fail "$name: --evaluate trains"
+  for number in loss accuracy hits $([ $name = counted ] || echo least greatest); do
+    numbers "validation_$number" "$WORK/$name.evaluated.jsonl" > "$WORK/$name.numbers"
+    numbers "validation_$number" "$WORK/counted_whole.evaluated.jsonl" > "$WORK/$name.whole"
+    same_losses "$name" "$WORK/$name.numbers" "$WORK/$name.whole" 1e-5
+  done
+  grep -o '"validation_of_class":\[[^]]*' "$WORK/$name.evaluated.jsonl" | tr -d '[' | sed 's/.*://' | tr , '\n' > "$WORK/$name.classes"
+  [ "$(wc -l < "$WORK/$name.classes")" -eq 5 ] || fail "$name: not five means by class"
+  same_losses "$name" "$WORK/$name.classes" "$WORK/counted_whole.classes" 1e-5
+done
+# The best one is that with the most hits; a job that goes on knows it.
+best=$(numbers validation_accuracy "$WORK/counted_small.counted" | sort -g | tail -n 1)
+[ "$(numbers best_validation_accuracy "$WORK/counted_small.counted" | tail -n 1)" = "$best" ] || fail "counted_small: the best is not $best"
+start "$WORK/counted_small" "$WORK/counted_on" --load "$WORK/counted_small.saved" "${held[@]}" --best max:accuracy --steps 19 || fail counted_on
+[ "$(numbers best_validation_accuracy "$WORK/counted_on.jsonl" | awk -v best="$best" '{ print ($1 >= best) }')" = 1 ] ||
+  fail "counted_on: the best of before is forgotten"
+# A plan that does not say how has means, and of whole batches only.
+make unsaid plain $plan -D counted=yes -D last=dropped -D shuffle=5 -D batch=4 -D dp=2
+evaluate unsaid || fail unsaid
+grep -q 'the metrics of validations leave out the last 2 samples' "$WORK/unsaid.evaluated.out" || fail "unsaid: no note"
+
 # ---- what a job takes, and what TensorBoard reads -----------------------------------------------------------
 
 # dry NAME KIND: it tells what it takes, and leaves nothing.
@@ -182,6 +232,9 @@ refuses() {
 }
 refuses one "--keep best wants --validate FILE" --keep best
 refuses one "--stop-after wants --validate FILE" --stop-after 3
+refuses counted '--best max:recall: validations have no such number' "${held[@]}" --best max:recall
+refuses counted '--best max:of_class: validations have no such number' "${held[@]}" --best max:of_class
+refuses counted '--evaluate FILE trains nothing' --evaluate "$data/validation.safetensors"
 refuses one "validation.none: cannot open" --validate "$WORK/validation.none"
 refuses one "--ema: this program keeps no moving average of its weights" --ema --export "$WORK/none"
 refuses ema_one "--ema wants --export, --export-adapter or --validate" --ema

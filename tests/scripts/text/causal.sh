@@ -8,7 +8,8 @@ local_mpi=yes
 runtime_plan=plans/generate.lua
 . "$root/tests/scripts/programs.sh"
 make_runtimes plain sanitized cuda
-of=$golden/causal plan=tests/plans/causal/plan.lua
+of=$golden/causal plan=tests/plans/causal/plan.lua archives=$WORK/archives
+mkdir -p "$archives" && tar -xJf "$of/archives.tar.xz" -C "$archives"
 
 # run NAME OUTPUT ARGUMENTS...: runs all ranks of $WORK/NAME.
 run() {
@@ -35,6 +36,30 @@ family() {
   "$TOOLS/compare_answers" greedy "$from/generate.json" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
 }
 
+# latent NAME DEFINITIONS...: DeepSeek-V3 keeps its latent and the rotary key, 24 numbers a token, not keys and values of 112.
+latent() {
+  local name=$1 from=$golden/families/deepseek_v3
+  make "$name" "${@:2}" -D config="$from/config.json" -D caches=small || return
+  grep -q 'from rms_norm \[1, [0-9]*, 16\] and rotary \[1, 1, [0-9]*, 8\]: 24 numbers a token' "$WORK/$name/plan.txt" || fail "$name: $(sed -n '/^caches/,/^memory/p' "$WORK/$name/plan.txt")"
+  "$TOOLS/compare_answers" prompts "$from/generate.json" > "$WORK/$name.jsonl"
+  run "$name" "$WORK/$name.out" --weights "$from/model.safetensors" --prompts "$WORK/$name.jsonl" --tokens 12 || return
+  echo "$name:"
+  "$TOOLS/compare_answers" greedy "$from/generate.json" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
+}
+
+# memory_decides: of many layers the small caches are taken where keys and values do not fit.
+memory_decides() {
+  local from=$golden/families/deepseek_v3 caches
+  sed 's/"num_hidden_layers": 3/"num_hidden_layers": 12/; s/"max_position_embeddings": 64/"max_position_embeddings": 1024/' "$from/config.json" > "$WORK/deep.json"
+  for caches in fast small; do
+    "$TPGEN" plans/generate.lua -o "$WORK/deep_$caches" -D config="$WORK/deep.json" -D context=1024 -D prefill=8 -D tp=2 -D memory=$([ $caches = fast ] && echo 1GiB || echo 3MiB) > "$WORK/deep.said" 2>&1 ||
+      fail "caches by memory: $(tail -n 1 "$WORK/deep.said")"
+    grep -q "^  $caches: a rank needs " "$WORK/deep_$caches/plan.txt" || fail "caches by memory: $(sed -n '/^caches/,/^memory/p' "$WORK/deep_$caches/plan.txt")"
+  done
+  # 12 layers, 1,024 tokens, 24 numbers of 4 bytes
+  grep -q '^  cache *1,179,648 B' "$WORK/deep_small/plan.txt" || fail "caches by memory: $(grep '^  cache ' "$WORK/deep_small/plan.txt")"
+}
+
 # scores NAME: the program of olmo2 scores texts as transformers does, and computes the same in pieces of all sizes.
 scores() {
   local to=$WORK/$1 from=$golden/families/olmo2
@@ -54,7 +79,14 @@ scores() {
 
 # archive NAME KIND FAMILY DEFINITIONS...
 archive() {
-  make "$1" "$2" plans/generate.lua -D model="$of/$3.pt2" -D context=64 "${@:4}" && of_transformers "$1" "$3"
+  make "$1" "$2" plans/generate.lua -D model="$archives/$3.pt2" -D context=64 "${@:4}" && of_transformers "$1" "$3"
+}
+
+# by_folder NAME FAMILY: the archive's program takes weights from another file, with the model's own names, and the frequencies of
+# its rotary embedding, which no such file has, from the archive.
+by_folder() {
+  python3 tests/tools/archive_weights.py "$archives/$2.pt2" "$WORK/$1.safetensors" model. || fail "$1: no weights"
+  make "$1" plain plans/generate.lua -D model="$archives/$2.pt2" -D context=64 -D prefill=8 && of_transformers "$1" "$2" --weights "$WORK/$1.safetensors"
 }
 
 # recurrent NAME KIND FAMILY DEFINITIONS...: the model in the plan language, with weights of transformers.
@@ -84,12 +116,23 @@ refused() {
   grep -q "$plan:[0-9]*: error: generate: $2" "$WORK/$1.said" || { cat "$WORK/$1.said"; fail "$1: other words"; }
 }
 
-if [ -z "${MODELS:-}" ]; then # MODELS="mamba2 rwkv": these own models alone, in all ways; DRAWN=600: so many drawn ones
+if [ -z "${MODELS:-}" ]; then # MODELS="mamba2 rwkv": these own models alone, in all ways; DRAWN=600 FIRST=1: so many drawn ones, from that one on
 beside "$WORK/1.log" archive exaone4 plain exaone4 -D prefill=7 -D slots=3
+beside "$WORK/folder.log" by_folder by_folder exaone4
+beside "$WORK/parts.log" archive exaone4_cp3 plain exaone4 -D prefill=7 -D slots=3 -D cp=3
+in_ci beside "$WORK/parts_2.log" archive lfm2_cp2_tp2 sanitized lfm2 -D prefill=8 -D slots=2 -D cp=2 -D tp=2
+in_ci beside "$WORK/parts_3.log" archive exaone4_cp2_cuda cuda exaone4 -D prefill=8 -D slots=2 -D cp=2
 beside "$WORK/2.log" archive lfm2_tp2 plain lfm2 -D prefill=8 -D slots=2 -D tp=2
+beside "$WORK/gpt_oss.log" archive gpt_oss plain gpt_oss -D prefill=8 -D slots=2
 beside "$WORK/3.log" archive opt_cuda cuda opt -D prefill=16 -D slots=2
 beside "$WORK/6.log" recurrent mamba2_tp2 plain mamba2 -D prefill=7 -D slots=3 -D tp=2
 beside "$WORK/7.log" recurrent qwen3_next plain qwen3_next -D prefill=8 -D slots=2
+beside "$WORK/caches.log" own caches plain caches -D prefill=5 -D slots=2 -D tp=2 -D cp=2
+beside "$WORK/latent.log" latent latent_tp2 plain plans/generate.lua -D context=32 -D prefill=8 -D slots=3 -D tp=2
+in_ci beside "$WORK/latent_2.log" latent latent_one sanitized plans/generate.lua -D context=32 -D prefill=5
+in_ci beside "$WORK/latent_3.log" latent latent_cuda cuda plans/generate.lua -D context=32 -D prefill=8 -D slots=2
+beside "$WORK/memory.log" memory_decides
+in_ci beside "$WORK/mpt.log" archive mpt plain mpt -D prefill=8 -D slots=2 -D tp=2
 beside "$WORK/bloom.log" archive bloom plain bloom -D prefill=7 -D slots=3 -D tp=2
 in_ci beside "$WORK/8.log" recurrent rwkv sanitized rwkv -D prefill=5
 in_ci beside "$WORK/9.log" recurrent mamba2_cuda cuda mamba2 -D prefill=8 -D slots=3
@@ -115,23 +158,36 @@ for model in ${MODELS:-mixed positions window convolution shift sum norm lstm gr
     n=$((n + 1))
   done
 done
+# looks_ahead NUMBER: whether a later token moves earlier logits of the drawn model. Each place of a text is changed in turn.
+looks_ahead() {
+  local to=$WORK/proof_$1
+  make "proof_$1" plain $plan -D kind=random -D draw="$1" -D whole=true -D texts=48 > "$to.said" 2>&1 || { cat "$to.said"; fail "drawn $1: the whole texts"; return 2; }
+  "$TOOLS/whole_text" vary 48 48 40 "$to.safetensors"
+  "$to/ranks" --data "$to.safetensors" --save "$to.saved" > "$to.said" 2>&1 || { tail -n 5 "$to.said"; fail "drawn $1: the whole texts"; return 2; }
+  ! "$TOOLS/whole_text" moved "$to.saved/outputs.safetensors" 1e-4
+}
+
 # Drawn models: what is refused looks ahead somewhere, or says why it cannot be continued; all others are as over whole texts.
+# A later token proves it: it moves earlier logits or does not.
 # drawn NUMBER
 drawn() {
   if "$TPGEN" $plan -o "$WORK/drawn_$1" -D kind=random -D draw="$1" > "$WORK/drawn_$1.said" 2>&1; then
     rm -r "$WORK/drawn_$1"
     own "drawn_$1" plain random -D draw="$1" -D slots=2 -D prefill=5
+    ! looks_ahead "$1" || fail "drawn $1 looks ahead, and is not refused"
   else
     grep -q "$plan:[0-9]*: error: generate: " "$WORK/drawn_$1.said" || { cat "$WORK/drawn_$1.said"; fail "drawn $1: other words"; }
+    # What looks ahead may be moved back again.
+    looks_ahead "$1" || echo "drawn $1 looks back only, and is refused: $(cat "$WORK/drawn_$1.said")"
   fi
-  rm -rf "$WORK/drawn_$1" "$WORK/drawn_$1.whole"
+  rm -rf "$WORK/drawn_$1" "$WORK/drawn_$1.whole" "$WORK/proof_$1"*
 }
 count=2
 [ -z "${MODELS:-}" ] || count=0
 ! ci_cases || count=6
 ! all_cases || count=600
 count=${DRAWN:-$count}
-for ((number = 1; number <= count; number++)); do beside "$WORK/drawn_$number.log" drawn $number; done
+for ((number = ${FIRST:-1}; number < ${FIRST:-1} + count; number++)); do beside "$WORK/drawn_$number.log" drawn $number; done
 all_are_done
 # The scores are of a program of one rank.
 if [ -z "${MODELS:-}" ]; then
@@ -143,6 +199,7 @@ refused ahead "scaled_dot_product_attention of layers.0 sees later tokens"
 refused blocks "[a-z_]* of layers.0 sees later tokens"
 refused flipped "flip of layers.0 sees later tokens"
 refused unmasked "softmax of layers.0 sees later tokens: no mask that depends on positions hides them"
+refused padding "scaled_dot_product_attention of layers.0 has a mask that depends on the tokens"
 refused chosen "softmax of layers.0 takes all tokens of the text together"
 refused reversed "flip of layers.0 needs other tokens"
 refused last_state "stack of layers.0.rnn reads what a scan hands on behind the last token of the text"

@@ -114,7 +114,7 @@ done
 # windows PLAN CONFIG: the programs of a window of 4096, of null and of none at all in a copy of the file.
 windows() {
   local window long=()
-  [ "$1" = generate ] || long=(-D seq=5000 -D batch=1)
+  if [ "$1" = generate ]; then long=(-D context=5000); else long=(-D seq=5000 -D batch=1); fi
   for window in 4096 null ''; do
     sed "s/\"sliding_window\": [0-9a-z]*/\"sliding_window\": ${window:-0}/; ${window:+b}; /\"sliding_window\"/d" "$2" > "$WORK/config.json"
     "$TPGEN" "plans/$1.lua" -D config="$WORK/config.json" "${long[@]}" --dump=lua > "$WORK/window$window" || fail "$1 $2: a window of '$window'"

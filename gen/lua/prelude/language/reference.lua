@@ -19,7 +19,7 @@ local function differs(format, ...) wrong[#wrong + 1] = string.format(format, ..
 local FILES = { -- in the order of the reference
   "language/settings.lua", "language/files.lua", "parallel/parallel.lua", "nn/nn.lua", "nn/nn_state.lua",
   "nn/nn_init.lua", "nn/nn_transformer.lua", "nn/nn_losses.lua", "nn/nn_layers.lua",
-  "nn/nn_recurrent.lua", "nn/experts.lua", "tensors/tensors.lua", "tensors/elements.lua", "tensors/likes.lua",
+  "nn/nn_recurrent.lua", "nn/experts.lua", "tensors/tensors.lua", "tensors/elements.lua", "tensors/likes.lua", "tensors/random.lua",
   "tensors/views.lua", "tensors/functions.lua", "tensors/einsum.lua",
   "tensors/activations.lua", "tensors/losses.lua", "tensors/distances.lua", "tensors/normalization.lua", "tensors/attention.lua",
   "tensors/indices.lua", "tensors/reordering.lua", "tensors/images.lua", "tensors/volumes.lua", "tensors/recurrent.lua", "tensors/rows.lua",

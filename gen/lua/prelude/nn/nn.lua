@@ -143,8 +143,8 @@ local described = {}
 
 local function keys_of(sizes, what)
   for key in pairs(sizes) do
-    if not math.type(key) and key ~= "dtype" then
-      fail("%s knows no '%s'%s", what, key, core.suggestion(key, {"dtype"}))
+    if not math.type(key) and key ~= "dtype" and key ~= "fresh" then
+      fail("%s knows no '%s'%s", what, key, core.suggestion(key, {"dtype", "fresh"}))
     end
   end
 end
@@ -159,12 +159,18 @@ local function type_among(types, sizes, what)
   fail("%s: its dtype is one of %s, not %s", what, table.concat(types, ", "), base.a(name))
 end
 
--- Inside forward, zeros{...} and ones{...} are tensors, F.zeros and F.ones.
-local function made_in_forward(what, shape, value, name)
-  if what ~= "zeros" and what ~= "ones" then
-    fail("%s describes an input of the step: it belongs in the batch", what)
-  end
-  return of.full(shape, value, name)
+-- Whether each step draws the input anew; fresh = true says so.
+local function is_fresh(sizes, what, init)
+  local fresh = rawget(sizes, "fresh")
+  if fresh == nil then return false end
+  if init == "constant" then fail("%s{..., fresh = %s}: it is not random", what, tostring(fresh)) end
+  return base.boolean(fresh, what .. "'s fresh")
+end
+
+-- Inside forward these are tensors: zeros{...} is F.zeros{...}, and randn{...} is F.randn{...}, drawn anew in each step.
+local function made_in_forward(d, value)
+  if d.init == "constant" then return of.full(d.shape, value, d.type) end
+  return base.drawn_input(d, function(x) return x end)
 end
 
 local function describe(what, init, a, b, types)
@@ -172,11 +178,12 @@ local function describe(what, init, a, b, types)
     base.expect(sizes, "table", "what " .. what .. " is given, as in " .. what .. "{20, 10},")
     keys_of(sizes, what)
     local shape, name = base.sizes(sizes, what), type_among(types, sizes, what)
-    if core.recording() then return made_in_forward(what, shape, a, name) end
+    local fresh = is_fresh(sizes, what, init)
+    if core.recording() then return made_in_forward({shape = shape, init = init, a = a, b = b, type = name}, a) end
     core.parameter(what, shape, init, a, b) -- checks the shape
     local d = base.make("description", {shape = base.sizes(sizes, what)})
     described[d] = {shape = shape, init = init, a = a, b = b, type = name, line = core.line(),
-      placed = {}}
+      placed = {}, fresh = fresh}
     return d
   end)
 end
@@ -186,7 +193,8 @@ local FLOATING = {"float32", "bfloat16"}
 
 --- # Inputs of a batch
 --- randn(sizes): a description of an input, drawn from the normal distribution where no file gives it: `randn{20,
---- 10}`; `dtype =` may name a type.
+--- 10}`; `dtype =` may name a type. With `fresh = true` no file gives it: each step draws it anew. Within a forward it is a
+--- tensor, drawn anew.
 plan.randn = describe("randn", "normal", 0.0, 1.0, FLOATING)
 --- rand(sizes): likewise, from 0 to 1.
 plan.rand  = describe("rand", "uniform", 0.0, 1.0, FLOATING)

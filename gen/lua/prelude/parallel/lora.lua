@@ -102,6 +102,8 @@ local function adapt_embedding(module, adapter, c)
   end
 end
 
+local adapters_are_off = false
+
 local function adapt(module, c)
   local class, forward = base.class(module), nil
   if adapter_of[module] then
@@ -115,9 +117,11 @@ local function adapt(module, c)
     forward = adapt_projection(module, adapter, c, is_linear and module.in_features or module.nx,
       is_linear and module.out_features or module.nf)
   end
-  base.set_adapter(module, function(...)
+  base.set_adapter(module, function(self, x)
     adapter.used = true
-    return forward(...)
+    if not adapters_are_off then return forward(self, x) end
+    if class == base.Embedding then return embedding(x, self.weight) end
+    return base.project(x, self.weight, self.bias, adapter.kind.transposed)
   end)
   adapters[#adapters + 1], adapter_of[module] = adapter, adapter
 end
@@ -148,6 +152,21 @@ function plan.lora(model, options)
     for _, module in ipairs(matched(model, pattern)) do adapt(module, c) end
   end
   return model
+end
+
+--- without_adapters(model, ...): what the model gives with these arguments without its adapters and without dropout: the
+--- model before the training, as a reference beside it.
+function plan.without_adapters(model, ...)
+  base.expect(model, "module", "the first argument of without_adapters")
+  if not core.recording() then fail("without_adapters belongs in forward, loss or metrics") end
+  if #adapters == 0 then fail("without_adapters: the model has no adapters: lora gives it some") end
+  local trains, off = base.training, adapters_are_off
+  local function back(...)
+    base.training, adapters_are_off = trains, off
+    return ...
+  end
+  base.training, adapters_are_off = false, true
+  return back(model(...))
 end
 
 -- ------------------------------------------------------------------------------------ parallelism

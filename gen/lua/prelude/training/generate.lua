@@ -52,11 +52,11 @@ nn.KVCache = base.own_class("KVCache", {}, function() return {}, {} end,
     local shape, values = core.shape(k), core.shape(v)
     local kept = caches[self]
     if not kept then
-      local function cache(name, size)
+      local function cache(name, size, what)
         local whole, placed = cache_shape(shape[2], size)
-        return core.add_cache(name, whole, entry.type, placed)
+        return core.add_cache(name, whole, entry.type, placed, what .. " of all earlier tokens, for nn.KVCache")
       end
-      kept = {k = cache("k", shape[4]), v = cache("v", values[4])}
+      kept = {k = cache("k", shape[4], "the keys"), v = cache("v", values[4], "the values")}
       caches[self] = kept
     end
     local window = how.window == nil and 0 or base.integer(how.window, "KVCache's window", 1, MOST)
@@ -85,6 +85,9 @@ nn.KVCache = base.own_class("KVCache", {}, function() return {}, {} end,
 local function positions_of(start, tokens, context)
   return minimum(unsqueeze(start, 1) + base.index_row(tokens), context - 1)
 end
+
+-- enum cache_choice
+local CACHES = {fast = 0, small = 1, auto = 2}
 
 local TYPES = {float32 = true, bfloat16 = true}
 
@@ -142,6 +145,8 @@ end
 ---   slots = 1: sequences at once
 ---   prefill = 128: tokens of a prompt that one call takes
 ---   cache_dtype = "float32": or `"bfloat16"`
+---   caches = "auto": of a model of whole texts: `"fast"`: keys and values; `"small"`: what they can be made of again at
+---     each call, where that takes fewer bytes; `"auto"`: the first if the memory of a rank is not known or they fit there
 ---   weight_dtype = "float32": or `"bfloat16"`, or `"int8"`: blocks of 32 numbers and a scale
 ---   forward: `function(model, tokens, positions, last)`: the logits `[sequences, 1, vocab]`; `last` is the index of
 ---     the last token, or nil where there is one token only
@@ -151,7 +156,7 @@ end
 ---   expect: see `train`
 ---   matmul_precision = "float32": see `train`
 local OPTIONS = base.option_names("generate", {"model", "vocab", "context", "slots", "prefill", "cache_dtype", "forward",
-  "weight_dtype", "names", "context_over", "seed", "planner", "expect", "matmul_precision"})
+  "weight_dtype", "names", "context_over", "caches", "seed", "planner", "expect", "matmul_precision"})
 
 function plan.generate(options)
   base.expect(options, "table", "what generate is given")
@@ -168,6 +173,8 @@ function plan.generate(options)
   local prefill = math.min(count("prefill", 128, 1, MOST), context)
   local type = options.cache_dtype == nil and "float32" or options.cache_dtype
   if not TYPES[type] then fail('generate\'s cache_dtype is "float32" or "bfloat16", not %s', base.a(type)) end
+  local caches = options.caches == nil and "auto" or options.caches
+  if not CACHES[caches] then fail('generate\'s caches is "auto", "fast" or "small", not %s', base.a(caches)) end
   local forward = options.forward == nil and function(model, ...) return model(...) end
     or base.expect(options.forward, "function", "generate's forward")
 
@@ -190,13 +197,13 @@ function plan.generate(options)
   local model, inputs = base.begin_program("generate", options, 1, batch)
   base.store_weights(model, options.weight_dtype == nil and "float32" or options.weight_dtype,
     "generate's weight_dtype")
-  core.set_generation(slots, context, prefill)
+  core.set_generation(slots, context, prefill, CACHES[caches])
 
   if not holds_cache(model) and options.forward == nil then
-    if over then fail("generate's context_over needs a model with nn.KVCache") end
     local given = {}
     for _, name in ipairs(INPUTS) do given[#given + 1] = inputs[name] end
-    local tokens = core.append("whole_text", given, {bfloat16 = type == "bfloat16" and 1 or 0, shapes = {{1, context}}})
+    local tokens = core.append("whole_text", given, {bfloat16 = type == "bfloat16" and 1 or 0,
+      over = over and base.dims_in_graph{over}[1] + 1 or 0, shapes = {{1, context}}})
     core.set_output("logits", whole_logits(model(tokens), context))
     core.end_()
     return

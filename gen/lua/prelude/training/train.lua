@@ -76,6 +76,16 @@ local function samples_of(batch)
   return first or fail("microbatches cut the first dimension of the batch's inputs, and there is none")
 end
 
+-- An input that each step draws: it has the placement that distribute gives it.
+local function take_fresh(name, d)
+  if base.is_reordered(d.shape, d.placed) then
+    fail("the batch's %s: what is drawn anew cannot be in the order of a balanced context; draw it within forward", name)
+  end
+  return base.drawn_input(d, function(x)
+    return core.redistribute(x, base.placed_in_graph(d.placed), nil, nil, "distribute: '" .. name .. "'")
+  end)
+end
+
 -- The inputs of a step as tensors, by name. microbatches: each takes its samples of them.
 local function take_batch(batch, who)
   local tensors, tokens = {}, nil
@@ -88,9 +98,13 @@ local function take_batch(batch, who)
     end
     local d = base.described(description)
     tokens = check_tokens(name, d, tokens)
-    local reorders = base.is_reordered(d.shape, d.placed)
-    tensors[name] = core.add_batch(name, d.shape, d.init, d.a, d.b,
-      base.placed_in_graph(reorders and base.without_context(d.placed) or d.placed), d.line, d.type)
+    if d.fresh then
+      tensors[name] = take_fresh(name, d)
+    else
+      local reorders = base.is_reordered(d.shape, d.placed)
+      tensors[name] = core.add_batch(name, d.shape, d.init, d.a, d.b,
+        base.placed_in_graph(reorders and base.without_context(d.placed) or d.placed), d.line, d.type)
+    end
     if base.time and #d.shape > 0 then
       tensors[name] = core.redistribute(tensors[name], {[base.time] = base.shard(0)}, nil, nil,
         "the samples of a micro-batch")
@@ -99,7 +113,7 @@ local function take_batch(batch, who)
   within_documents(batch, tensors)
   for name, description in pairs(batch) do
     local d = base.described(description)
-    if base.is_reordered(d.shape, d.placed) then
+    if not d.fresh and base.is_reordered(d.shape, d.placed) then
       local documents = packed[tensors[name]]
       tensors[name] = base.in_order(tensors[name], base.context_of(d.placed))
       packed[tensors[name]] = documents
@@ -405,11 +419,39 @@ local function take_data(options, seed)
   core.set_data{shuffle = shuffle, last = last == nil and 0 or last and 2 or 1}
 end
 
--- validate = {data = a file, every = steps, steps = batches}: all may be left out.
+local JOININGS = {mean = "BY_MEAN", mean_of_samples = "BY_SAMPLES", sum = "BY_SUM", max = "BY_MAX", min = "BY_MIN"}
+
+-- How validations join each metric's batches: as {accuracy = "mean"} says, or {"accuracy"}; else the mean of all.
+local function take_validated(said, metrics, accumulate)
+  local who, joining, names = "train's validate.metrics", {}, {}
+  if said == nil and accumulate > 1 then return end
+  if said ~= nil then
+    if accumulate > 1 then fail("%s: a batch has only its share of the metrics of a step with accumulate", who) end
+    for key, value in pairs(base.expect(said, "table", who)) do
+      local name, how = key, value
+      if math.type(key) == "integer" then name, how = value, "mean" end
+      base.expect(name, "string", "a name in " .. who)
+      if not JOININGS[base.expect(how, "string", who .. "." .. name)] then
+        fail('%s.%.80s is "mean", "mean_of_samples", "sum", "max" or "min", not "%.80s"', who, name, how)
+      end
+      if not metrics[name] then fail("%s: train's metrics have no '%.80s'", who, name) end
+      joining[name] = how
+    end
+  else
+    for name in pairs(metrics) do joining[name] = "mean" end
+  end
+  for name in pairs(joining) do names[#names + 1] = name end
+  if #names == 0 then return end
+  table.sort(names)
+  for i, name in ipairs(names) do names[i] = name .. " " .. JOININGS[joining[name]] end
+  core.set_validated(table.concat(names, "\n"), said ~= nil)
+end
+
+-- validate = {data = a file, every = steps, steps = batches, metrics = which}: all may be left out.
 local function take_validation(options)
   if options.validate == nil then return end
   local who = "train's validate"
-  local v = base.options(options.validate, who, {"data", "every", "steps"})
+  local v = base.options(options.validate, who, {"data", "every", "steps", "metrics"})
   if v.data ~= nil then base.expect(v.data, "string", who .. "'s data") end
   core.set_validation(v.data, base.integer(v.every or 0, who .. "'s every", 0, MAX_STEPS),
     base.integer(v.steps or 0, who .. "'s steps", 0, MAX_STEPS))
@@ -419,8 +461,9 @@ local REPORTED = {step = true, loss = true, grad_norm = true, seconds = true, tp
   tokens_per_second = true, tflops = true, mfu = true, memory = true, lr = true}
 
 -- metrics = function(output, batch) return {name = a tensor, ...}: numbers of each step beside the loss.
+-- Returns the set of their names.
 local function take_metrics(metrics, output, batch)
-  if metrics == nil then return end
+  if metrics == nil then return {} end
   local all = base.expect(base.one("metrics", metrics(output, batch)), "table", "what train's metrics gives")
   local names = {}
   for name in pairs(all) do
@@ -436,6 +479,7 @@ local function take_metrics(metrics, output, batch)
     local tensor = base.expect(all[name], "tensor", "the metric '" .. name .. "'")
     core.set_output(name, base.raw.detach(base.raw.to(tensor, "float32")))
   end
+  return all
 end
 
 -- emit = "library": a library in addition to the program, called library_name.
@@ -518,11 +562,12 @@ function plan.train(options)
   base.check_parallel()
   core.set_loss(base.expect(result, "tensor", "what the loss gives"))
   if base.counted then core.set_output(core.labels_output(), base.raw.detach(base.counted)) end
-  take_metrics(metrics, output, batch)
+  local measured = take_metrics(metrics, output, batch)
   take_optimizers(how, options, steps)
   core.set_checkpoint(checkpoint, selective, within)
   core.set_training(how_trained)
   take_validation(options)
+  take_validated(options.validate and options.validate.metrics, measured, how_trained.accumulate)
   take_library(options, "train")
   core.end_()
 end
