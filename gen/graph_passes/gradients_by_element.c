@@ -161,6 +161,23 @@ void erf_grad(int g)
   give_gradient(0, backward_binary(OP_erf_back, g, forward_op->in[0]));
 }
 
+/* The derivative is sqrt(pi) / 2 e^(y^2), of the result y. */
+void erfinv_grad(int g)
+{
+  const int slope = backward_unary(OP_exp, backward_unary(OP_square, forward_op->out));
+  give_product(0, backward_scale(g, 0.88622692545275801), slope);
+}
+
+void lgamma_grad(int g)
+{
+  give_product(0, g, backward_unary(OP_digamma, forward_op->in[0]));
+}
+
+void digamma_grad(int g)
+{
+  give_gradient(0, backward_binary(OP_digamma_back, g, forward_op->in[0]));
+}
+
 void softplus_grad(int g)
 {
   give_gradient(0, backward_binary(OP_softplus_back, g, forward_op->in[0]));

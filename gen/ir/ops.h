@@ -127,36 +127,35 @@ OP(sqrt,           "...->...",             "",             sqrt_grad,          "
 OP(rsqrt,          "...->...",             "",             rsqrt_grad,         "", "1 / sqrtf($a)",
    "")
 OP(expm1,          "...->...",             "a:max|a:min",  expm1_grad,         "", "expm1f($a)", "")
-OP(expm1_back,     "...,...->...",         "a",            no_grad,            "",
-   "$a * expf($b)", "")
+OP(expm1_back,     "...,...->...",         "a",            no_grad, "", "$a * expf($b)", "")
 OP(log1p,          "...->...",             "",             log1p_grad,         "", "log1pf($a)", "")
-OP(log1p_back,     "...,...->...",         "a",            no_grad,            "",
-   "$a / (1 + $b)", "")
+OP(log1p_back,     "...,...->...",         "a",            no_grad, "", "$a / (1 + $b)", "")
 OP(erf,            "...->...",             "a:max|a:min",  erf_grad,           "", "erff($a)", "")
 OP(erf_back,       "...,...->...",         "a",            no_grad,            "",
    "$a * 1.1283792f * expf(-$b * $b)", "")
+OP(erfinv,         "...->...", "a:max|a:min",       erfinv_grad,  "", "inverse_erf($a)", "")
+OP(lgamma,         "...->...", "",                  lgamma_grad,  "", "lgammaf($a)", "")
+OP(digamma,        "...->...", "",                  digamma_grad, "", "digamma($a)", "")
+OP(digamma_back,   "...,...->...", "a",             no_grad,      "", "$a * trigamma($b)", "")
 OP(square,         "...->...",             "",             square_grad,        "", "$a * $a", "")
 OP(sin,            "...->...",             "",             sin_grad,           "", "sinf($a)", "")
 OP(cos,            "...->...",             "",             cos_grad,           "", "cosf($a)", "")
 OP(relu,           "...->...",             "a:max|a:min",  relu_grad,          "",
    "$a < 0 ? 0 : $a", "")
-OP(relu_back,      "...,...->...",         "a",            no_grad,            "",
-   "$b <= 0 ? 0 : $a", "")
+OP(relu_back,      "...,...->...",         "a",            no_grad, "", "$b <= 0 ? 0 : $a", "")
 OP(sigmoid,        "...->...",             "a:max|a:min",  sigmoid_grad,       "",
    "1 / (1 + expf(-$a))", "")
 OP(sigmoid_back,   "...,...->...",         "a",            no_grad,            "",
    "$a * $b * (1 - $b)", "")
 OP(tanh,           "...->...",             "a:max|a:min",  tanh_grad,          "", "tanhf($a)", "")
-OP(tanh_back,      "...,...->...",         "a",            no_grad,            "",
-   "$a * (1 - $b * $b)", "")
+OP(tanh_back,      "...,...->...",         "a",            no_grad, "", "$a * (1 - $b * $b)", "")
 OP(silu,           "...->...",             "",             silu_grad,          "",
    "$a / (1 + expf(-$a))", "")
 OP(silu_back,      "...,...->...",         "a",            no_grad,            "",
    "$a * silu_slope($b)", "")
 OP(softplus,       "...->...",             "a:max|a:min",  softplus_grad,      "",
    "$a > 20 ? $a : log1pf(expf($a))", "")
-OP(softplus_back,  "...,...->...",         "a",            no_grad,            "",
-   "$a / (1 + expf(-$b))", "")
+OP(softplus_back,  "...,...->...",         "a",            no_grad, "", "$a / (1 + expf(-$b))", "")
 OP(gelu,           "...->...",             "",             gelu_grad,          "",
    "0.5f * $a * (1 + erff(0.70710678f * $a))", "")
 OP(gelu_back,      "...,...->...",         "a",            no_grad,            "",

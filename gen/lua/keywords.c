@@ -82,13 +82,20 @@ static const char *parameter_behind(lua_State *L, int function, int i)
   return name;
 }
 
+/* Whether parameter i of the Lua function at the top is refused. One that is written with an
+   underscore behind it, `reduce_`, is taken: where other functions refuse the name. */
+static bool is_refused_of_top(lua_State *L, int i)
+{
+  const char *name = lua_getlocal(L, NULL, i);
+  return name && refusal_of(name);
+}
+
 unsigned refused_parameters(lua_State *L, int function)
 {
   unsigned mask = 0;
-  const char *name;
   push_behind(L, function);
-  for (int i = 1; i < 32 && (name = parameter_of_top(L, i)); i++)
-    if (refusal_of(name)) mask |= 1u << i;
+  for (int i = 1; i < 32 && parameter_of_top(L, i); i++)
+    if (is_refused_of_top(L, i)) mask |= 1u << i;
   lua_pop(L, 1);
   return mask;
 }
@@ -122,7 +129,10 @@ static void push_parameters(lua_State *L, int function, int skipped, const char 
   lua_newtable(L);
   int list = lua_gettop(L);
   for (int i = skipped + 1; (name = parameter_behind(L, function, i)); i++) {
-    if (refusal_of(name)) continue;
+    push_behind(L, function);
+    const bool is_refused = is_refused_of_top(L, i);
+    lua_pop(L, 1);
+    if (is_refused) continue;
     lua_pushstring(L, name);
     lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
   }

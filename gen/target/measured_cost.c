@@ -132,6 +132,10 @@ static const struct {
     {"erff(", {FUNCTION_ERF, FUNCTION_COPY}},
     {" / ", {FUNCTION_DIV, FUNCTION_COPY}},
     {"silu_slope(", {FUNCTION_EXP, FUNCTION_DIV}},
+    {"inverse_erf(", {FUNCTION_LOG, FUNCTION_SQRT}},
+    {"lgammaf(", {FUNCTION_LOG, FUNCTION_POW}},
+    {"digamma(", {FUNCTION_LOG, FUNCTION_POW}},
+    {"trigamma(", {FUNCTION_SIN, FUNCTION_POW}},
     {"gelu_tanh_slope(", {FUNCTION_TANH, FUNCTION_COPY}},
     {"$random", {FUNCTION_POW, FUNCTION_COPY}}, /* ten rounds of multiplications */
 };

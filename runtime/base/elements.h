@@ -75,6 +75,77 @@ ELEMENT float gelu_tanh_slope(float x)
   return 0.5f * (1 + tanh_u) + 0.5f * x * (1 - tanh_u * tanh_u) * u_slope;
 }
 
+// The x whose error function is y: Giles's polynomials.
+ELEMENT float inverse_erf(float y)
+{
+  float w = -log1pf(-y * y);
+  if (w < 5) {
+    w -= 2.5f;
+    float p = 2.81022636e-08f;
+    p = 3.43273939e-07f + p * w;
+    p = -3.5233877e-06f + p * w;
+    p = -4.39150654e-06f + p * w;
+    p = 0.00021858087f + p * w;
+    p = -0.00125372503f + p * w;
+    p = -0.00417768164f + p * w;
+    p = 0.246640727f + p * w;
+    p = 1.50140941f + p * w;
+    return p * y;
+  }
+  w = sqrtf(w) - 3;
+  if (w > 1e30f) return y * INFINITY;
+  float p = -0.000200214257f;
+  p = 0.000100950558f + p * w;
+  p = 0.00134934322f + p * w;
+  p = -0.00367342844f + p * w;
+  p = 0.00573950773f + p * w;
+  p = -0.0076224613f + p * w;
+  p = 0.00943887047f + p * w;
+  p = 1.00167406f + p * w;
+  p = 2.83297682f + p * w;
+  return p * y;
+}
+
+// The derivative of log(gamma(x)): of large numbers by a series, to which those of smaller ones
+// lead; of negative ones by those of 1 - x.
+ELEMENT float digamma(float x)
+{
+  float y = 0;
+  if (x == 0) return -1 / x;
+  if (x < 0) {
+    const float rest = x - floorf(x);
+    if (rest == 0) return NAN;
+    y = -3.14159265f / tanf(3.14159265f * rest);
+    x = 1 - x;
+  }
+  for (; x < 10; x++) y -= 1 / x;
+  const float z = 1 / (x * x);
+  float p = 1.0f / 12;
+  p = -691.0f / 32760 + p * z;
+  p = 1.0f / 132 + p * z;
+  p = -1.0f / 240 + p * z;
+  p = 1.0f / 252 + p * z;
+  p = -1.0f / 120 + p * z;
+  p = 1.0f / 12 + p * z;
+  return y + logf(x) - 0.5f / x - p * z;
+}
+
+// The derivative of digamma.
+ELEMENT float trigamma(float x)
+{
+  float sign = 1, y = 0;
+  if (x < 0.5f) {
+    const float s = sinf(3.14159265f * (x - floorf(x)));
+    sign = -1;
+    y = -9.8696044f / (s * s);
+    x = 1 - x;
+  }
+  for (; x < 6; x++) y += 1 / (x * x);
+  const float z = 1 / (x * x);
+  y += (1 + 0.5f / x + z * (1.0f / 6 - z * (1.0f / 30 - z * (1.0f / 42 - z / 30)))) / x;
+  return sign * y;
+}
+
 // The derivative of x s, s = 1 / (1 + exp(-x)).
 ELEMENT float silu_slope(float x)
 {

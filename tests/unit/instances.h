@@ -101,6 +101,10 @@ static const struct instance instances[] = {
     FEW(OP_log1p_back),
     UNARY(OP_erf),
     FEW(OP_erf_back),
+    UNARY(OP_erfinv),
+    UNARY(OP_lgamma),
+    UNARY(OP_digamma),
+    FEW(OP_digamma_back),
     UNARY(OP_softplus),
     FEW(OP_softplus_back),
     UNARY(OP_sin),
@@ -471,7 +475,13 @@ static double suitable_number(const struct op *op, int i)
   case OP_log1p_back:
   case OP_sqrt:
   case OP_rsqrt:
+  case OP_lgamma:
+  case OP_digamma:
     return 0.1 + fabs(x);
+  case OP_digamma_back:
+    return i == 1 ? 0.1 + fabs(x) : x;
+  case OP_erfinv:
+    return tanh(x);
   case OP_power:
     return op->scalar == 2 ? x : 0.1 + fabs(x);
   case OP_pow:

@@ -88,6 +88,38 @@ static double gelu_tanh(double x)
   return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * pow(x, 3))));
 }
 
+/* The number whose error function is y, by halving. */
+static double inverse_erf_of(double y)
+{
+  if (!(fabs(y) < 1)) return fabs(y) == 1 ? y * INFINITY : NAN;
+  double low = -6, high = 6;
+  for (int i = 0; i < 80; i++) {
+    const double middle = (low + high) / 2;
+    if (erf(middle) < y)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* The first and the second derivative of the logarithm of the gamma function, as sums over its
+   poles; the sums' ends by integrals. */
+static double digamma_of(double x)
+{
+  if (x <= 0 && x == floor(x)) return x == 0 ? -1 / x : NAN;
+  double y = 0;
+  for (; x < 1000; x++) y -= 1 / x;
+  return y + log(x) - 1 / (2 * x) - 1 / (12 * x * x);
+}
+
+static double trigamma_of(double x)
+{
+  double y = 0;
+  for (; x < 1000; x++) y += 1 / (x * x);
+  return y + 1 / x + 1 / (2 * x * x) + 1 / (6 * x * x * x);
+}
+
 static double silu_derivative(double x)
 {
   double s = 1 / (1 + exp(-x));
@@ -208,6 +240,18 @@ static bool activation(enum op_kind kind, const double *x, double *y)
     return true;
   case OP_erf_back:
     *y = x[0] * 2 / sqrt(acos(-1)) * exp(-x[1] * x[1]);
+    return true;
+  case OP_erfinv:
+    *y = inverse_erf_of(x[0]);
+    return true;
+  case OP_lgamma:
+    *y = lgamma(x[0]);
+    return true;
+  case OP_digamma:
+    *y = digamma_of(x[0]);
+    return true;
+  case OP_digamma_back:
+    *y = x[0] * trigamma_of(x[1]);
     return true;
   case OP_softplus:
     *y = log1p(exp(x[0]));

@@ -60,7 +60,7 @@ static unsigned dims_of[MOST_VALUES];
 static const char *shape_in(const char *input)
 {
   const char *colon = strchr(input, ':');
-  return colon ? colon + 1 : input + strspn(input, "+=~z0?");
+  return colon ? colon + 1 : input + strspn(input, "+=~z0?s");
 }
 
 static int add_input(const char *input, unsigned dims)
@@ -96,6 +96,8 @@ static double number_at(const char *input, struct shape shape, int64_t flat, uns
     return x > 0 ? 1 : 0.5;
   case '+':
     return fabs(x) + 0.5;
+  case 's':
+    return 0.8 * x;
   case 'i':
     return draw_below(atoi(input + 1));
   case 'd':
@@ -235,6 +237,8 @@ static const struct trial unary[] = {
     {.kind = OP_expm1, .in = {""}},     {.kind = OP_log1p, .in = {"+"}},
     {.kind = OP_erf, .in = {""}},       {.kind = OP_softplus, .in = {""}},
     {.kind = OP_gelu_tanh, .in = {""}}, {.kind = OP_cast, .in = {""}},
+    {.kind = OP_lgamma, .in = {"+"}},   {.kind = OP_digamma, .in = {"+"}},
+    {.kind = OP_erfinv, .in = {"s"}},
 };
 static const struct trial binary[] = {
     {.kind = OP_add, .in = {"", ""}},     {.kind = OP_sub, .in = {"", ""}},

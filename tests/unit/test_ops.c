@@ -164,6 +164,10 @@ static bool is_called(struct number *y)
                {"powf(", NULL, power_of},
                {"expm1f(", expm1, NULL},
                {"log1pf(", log1p, NULL},
+               {"inverse_erf(", inverse_erf_of, NULL},
+               {"lgammaf(", lgamma, NULL},
+               {"digamma(", digamma_of, NULL},
+               {"trigamma(", trigamma_of, NULL},
                {"gelu_tanh_slope(", gelu_tanh_derivative, NULL},
                {"silu_slope(", silu_derivative, NULL}};
   if (eat("dropped(")) {

@@ -95,6 +95,28 @@ for name, second in pairs{matmul = "other", mm = "mat2", bmm = "mat2"} do
   on_complex[name] = function(a) return multiplied(a.self, a[second], raw.matmul) end
 end
 
+-- Of complex numbers each product has the parts of all operands, in all ways.
+on_complex.einsum = function(a)
+  local re, im
+  local function add(i, list, turns)
+    if i > #a.tensors then
+      local y = raw.einsum(a.equation, table.unpack(list))
+      if turns % 4 >= 2 then y = raw.neg(y) end
+      if turns % 2 == 0 then re = re and raw.add(re, y) or y else im = im and raw.add(im, y) or y end
+      return
+    end
+    local x = a.tensors[i]
+    list[i] = is_complex(x) and x.re or x
+    add(i + 1, list, turns)
+    if is_complex(x) then
+      list[i] = x.im
+      add(i + 1, list, turns + 1)
+    end
+  end
+  add(1, {}, 0)
+  return complex(re, im)
+end
+
 local function conjugate(z) return complex(z.re, raw.neg(z.im)) end
 torch.conjugate = conjugate
 for _, name in ipairs{"mH", "matrix_H", "adjoint"} do
@@ -114,7 +136,7 @@ on_complex.exp = function(a)
 end
 
 local function same(a) return a.self end
-for _, name in ipairs{"conj", "_conj", "conj_physical"} do
+for _, name in ipairs{"conj", "_conj", "conj_physical", "_conj_physical"} do
   operators[name] = same
   on_complex[name] = function(a) return conjugate(a.self) end
 end

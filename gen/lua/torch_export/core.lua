@@ -88,15 +88,20 @@ operators.lerp = function(a)
   return raw.add(a.self, raw.mul(raw.sub(a["end"], a.self), a.weight))
 end
 
-local function exclusive(a)
-  for _, x in ipairs{a.self, a.other} do
-    if is_tensor(x) and core.type(x) ~= "bool" then
-      fail("xor supports bool tensors only")
-    end
-  end
-  return raw.ne(raw.to(a.self, "int32"), raw.to(a.other, "int32"))
+local function exclusive(x, y) return raw.ne(raw.to(x, "int32"), raw.to(y, "int32")) end
+operators.logical_xor = function(a) return exclusive(raw.ne(a.self, 0), raw.ne(a.other, 0)) end
+for _, name in ipairs{"bitwise_xor", "__xor__"} do
+  operators[name] = torch.of_bits(exclusive, function(x, y, common) return raw.sub(raw.add(x, y), raw.mul(common, 2)) end)
 end
-for _, name in ipairs{"logical_xor", "bitwise_xor", "__xor__"} do operators[name] = exclusive end
+for name, shift in pairs{["bitwise_left_shift"] = raw.mul, ["bitwise_right_shift"] = raw.floor_divide} do
+  operators[name] = function(a)
+    local by = a.other
+    by = is_tensor(by) and raw.to(raw.exp(raw.mul(raw.to(by, "float32"), math.log(2))), "int32") or 1 << by
+    if not is_tensor(a.self) then fail("%s of a number is not supported", name) end
+    return raw.to(shift(raw.to(a.self, "int32"), by), core.type(a.self))
+  end
+end
+operators.__lshift__, operators.__rshift__ = operators.bitwise_left_shift, operators.bitwise_right_shift
 
 operators.clamp = function(a)
   local x = a.self
@@ -199,10 +204,13 @@ operators.mv = function(a) return raw.matmul(a.self, a.vec) end
 operators.dot = function(a) return raw.matmul(a.self, a.tensor) end
 operators.outer = calls("outer", "self", "vec2")
 operators.bilinear = function(a)
-  -- [n, i] [o, i, j] [n, j]: by [n, i] -> [n, o, j], then with the other.
-  local left = base.product(a.input1, a.weight, "ni,oij->noj")
-  local y = raw.sum(raw.mul(left, raw.unsqueeze(a.input2, 1)), 2)
-  return a.bias and raw.add(y, a.bias) or y
+  -- [n, i] [o, i, j] [n, j]: by [n, i] -> [n, o, j], then with the other; n is all dimensions but the last one.
+  local shape, w = core.shape(a.input1), core.shape(a.weight)
+  local n = base.elements(shape) // w[2]
+  local left = base.product(base.view(a.input1, {n, w[2]}), a.weight, "ni,oij->noj")
+  local y = raw.sum(raw.mul(left, raw.unsqueeze(base.view(a.input2, {n, w[3]}), 1)), 2)
+  if a.bias then y = raw.add(y, a.bias) end
+  return base.view(y, base.resized(shape, #shape - 1, w[1]))
 end
 
 -- v, with the lengths g along dimension d.
@@ -223,7 +231,10 @@ end
 
 local function convolution(a)
   local n, further = #core.shape(a.weight) - 2, a.output_padding -- of a transposed one
-  if n == 3 and not a.transposed then return operators.conv3d(a) end
+  if n == 3 and a.transposed then
+    return raw.conv_transpose3d(a.input, a.weight, a.bias, a.stride, a.padding, further, a.groups, a.dilation)
+  end
+  if n == 3 then return operators.conv3d(a) end
   if n ~= 1 and n ~= 2 then fail("a convolution over %d dimensions is not supported", n) end
   if a.transposed then
     local f = n == 1 and raw.conv_transpose1d or raw.conv_transpose2d
@@ -234,7 +245,7 @@ local function convolution(a)
   return f(a.input, a.weight, a.bias, pair(a.stride, n), pair(a.padding, n), pair(a.dilation, n), a.groups)
 end
 operators.convolution = convolution
-for _, name in ipairs{"conv_transpose1d", "conv_transpose2d"} do
+for _, name in ipairs{"conv_transpose1d", "conv_transpose2d", "conv_transpose3d"} do
   operators[name] = function(a)
     a.transposed = true
     return convolution(a)
@@ -243,7 +254,6 @@ end
 
 -- ------------------------------------------------------------------------------------------ images
 
-operators.max_pool2d_with_indices = operators.max_pool2d
 operators.max_pool1d = calls("max_pool1d", "self", "kernel_size", "stride", "padding", "dilation", "ceil_mode")
 operators.avg_pool1d = calls("avg_pool1d", "self", "kernel_size", "stride", "padding", "ceil_mode",
   "count_include_pad")
@@ -306,8 +316,22 @@ for _, name in ipairs{"1d", "2d", "3d"} do
   operators["reflection_pad" .. name] = function(a) return bordered_all(a.self, a.padding, true) end
   operators["replication_pad" .. name] = function(a) return bordered_all(a.self, a.padding, false) end
 end
+-- Borders from the other end.
+local function wrapped_all(x, pad)
+  local n = #core.shape(x)
+  for i = 1, #pad // 2 do
+    local d, before, after = n - i, pad[2 * i - 1], pad[2 * i]
+    local size, parts = core.shape(x)[d + 1], {x}
+    if before < 0 or after < 0 or before > size or after > size then fail("a circular border of %d and %d is not supported", before, after) end
+    if before > 0 then table.insert(parts, 1, raw.narrow(x, d, size - before, before)) end
+    if after > 0 then parts[#parts + 1] = raw.narrow(x, d, 0, after) end
+    if #parts > 1 then x = raw.cat(parts, d) end
+  end
+  return x
+end
 operators.pad = function(a)
   if a.mode == "reflect" or a.mode == "replicate" then return bordered_all(a.self, a.pad, a.mode == "reflect") end
+  if a.mode == "circular" then return wrapped_all(a.self, a.pad) end
   return raw.pad(a.self, a.pad, a.mode, a.value)
 end
 operators.pixel_shuffle = calls("pixel_shuffle", "self", "upscale_factor")
@@ -532,10 +556,12 @@ operators.scatter = function(a)
 end
 operators.scatter_add = calls("scatter_add", "self", "dim", "index", "src")
 operators.scatter_reduce = function(a)
-  if a.reduce ~= "sum" or a.include_self == false then
-    fail("scatter_reduce supports only reduce = 'sum' with include_self")
-  end
-  return raw.scatter_add(a.self, a.dim, a.index, a.src)
+  if not is_float(a.self) and a.reduce == "mean" then fail("scatter_reduce: the mean of whole numbers is not supported") end
+  local src = is_float(a.self) and a.src or floats(a.src)
+  return through_floats(a.self, function(x)
+    if a.reduce == "sum" and a.include_self ~= false then return raw.scatter_add(x, a.dim, a.index, src) end
+    return raw.scatter_reduce(x, a.dim, a.index, src, a.reduce, a.include_self)
+  end)
 end
 operators.index_add = function(a)
   local src = a.alpha ~= nil and a.alpha ~= 1 and raw.mul(a.source, a.alpha) or a.source
@@ -576,7 +602,7 @@ local function recurrence(cell)
       for direction = 1, directions do
         local k = layer * directions + direction - 1
         local p, state = a.params, {}
-        if #p ~= each * directions * a.num_layers then fail("a recurrence with a projection is not supported") end
+        if #p ~= each * directions * a.num_layers then fail("a recurrence with a projection is not supported, but in the archive of exported.run_decompositions(), where PyTorch drops detach()") end
         for i, s in ipairs(states) do state[i] = raw.select(s, 0, k) end
         local weights = {input = p[k * each + 1], hidden = p[k * each + 2], input_bias = a.has_biases and p[k * each + 3] or nil,
           hidden_bias = a.has_biases and p[k * each + 4] or nil}

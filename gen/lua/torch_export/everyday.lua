@@ -244,6 +244,6 @@ for _, name in ipairs{"feature_dropout", "alpha_dropout", "feature_alpha_dropout
   operators[name] = function(a)
     if a.train and a.p ~= 0 then fail("%s in training is not supported", name) end
     local _ = a.p
-    return a.input
+    return a.input or a.self
   end
 end

@@ -174,8 +174,14 @@ local function live(nodes, outputs)
   for _, name in ipairs(outputs) do read[name] = true end
   for i = #nodes, 1, -1 do
     local node = nodes[i]
-    local is_read = torch.changes(node)
-    for _, out in ipairs(node.outputs) do each_name(out, function(name) is_read = is_read or read[name] end) end
+    local is_read, count = torch.changes(node), 0
+    for _, out in ipairs(node.outputs) do
+      each_name(out, function(name)
+        count = count + 1
+        is_read = is_read or read[name]
+        node.reads_further = node.reads_further or count > 1 and read[name] or nil -- of its results another than the first
+      end)
+    end
     if is_read then
       each_input(node, function(name) read[name] = true end)
       kept[#kept + 1] = node
@@ -203,6 +209,39 @@ local function check_operators(nodes)
   return missing
 end
 
+-- Operators that core ATen writes by others, which tpgen has (tests/golden/torch_export/make.py, `decomposed`), and those
+-- that it keeps, or writes by others that tpgen lacks.
+local DECOMPOSED, KEPT, RANDOM = {}, {}, {}
+local function note_names(names, list)
+  for name in string.gmatch(list, "%S+") do names[name] = true end
+end
+note_names(DECOMPOSED, "fft_hfft fft_hfft2 fft_hfftn fft_ihfft fft_ihfft2 fft_ihfftn nanquantile pad_sequence")
+note_names(KEPT, "linalg_qr linalg_eigh linalg_eigvalsh linalg_svd linalg_svdvals linalg_pinv linalg_lu_factor linalg_lu_solve "
+  .. "linalg_matrix_rank linalg_cond linalg_householder_product linalg_tensorinv linalg_tensorsolve segment_reduce max_unpool3d "
+  .. "adaptive_max_pool3d mode nanmedian signbit nextafter gcd frexp special_i0 special_i1 special_i0e special_log_ndtr "
+  .. "special_erfcx special_bessel_j0 special_zeta special_gammainc kaiser_window combinations masked_select _unique2 put put_ "
+  .. "as_strided_scatter histogram fake_quantize_per_tensor_affine fake_quantize_per_channel_affine torch.ops.higher_order.cond")
+note_names(RANDOM, "rand rand_like randn randn_like randint randint_like randperm bernoulli bernoulli_ multinomial normal_ uniform_ "
+  .. "exponential_ log_normal_ cauchy_ normal poisson")
+
+-- What would help: said where all that is missing is of one kind.
+local function help_for(missing)
+  local function all_in(names)
+    for _, target in ipairs(missing) do
+      if not names[short(target)] then return false end
+    end
+    return true
+  end
+  if all_in(RANDOM) then
+    return ". A program's numbers could not be repeated: make random numbers an input of the model, which run.sh --data gives"
+  end
+  if all_in(DECOMPOSED) then
+    return ". The archive of exported.run_decompositions() has others in their place, which tpgen has. But PyTorch drops "
+      .. "detach() and no_grad() in it: where the model has them, its gradients are others"
+  end
+  return all_in(KEPT) and ". run_decompositions() does not help" or ""
+end
+
 local function report_missing(missing, path)
   if #missing == 0 then return end
   local list = {}
@@ -215,8 +254,8 @@ local function report_missing(missing, path)
     local file, line = string.match(trace, '.*File "([^"]*)", line (%d+)')
     if file then where = string.format("; the first is from %s:%s", file, line) end
   end
-  fail("torch_export: %s needs operators that tpgen does not have: %s%s", path,
-    table.concat(list, ", "), where)
+  fail("torch_export: %s needs operators that tpgen does not have: %s%s%s", path,
+    table.concat(list, ", "), where, help_for(missing))
 end
 
 -- ------------------------------------------------------------------------------- calls of modules

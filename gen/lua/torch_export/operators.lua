@@ -49,7 +49,7 @@ end
 
 torch.calls = calls
 
-for _, name in ipairs{"relu", "tanh", "sigmoid", "silu", "exp", "log", "sqrt", "rsqrt", "sin", "cos",
+for _, name in ipairs{"relu", "tanh", "sigmoid", "silu", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "erfinv", "lgamma", "digamma",
   "neg", "abs", "erf", "expm1", "log1p", "logical_not", "detach", "relu6", "hardswish", "hardsigmoid",
   "mish", "softsign", "square"} do
   operators[name] = calls(name, "self")
@@ -58,20 +58,48 @@ operators.log_sigmoid = calls("logsigmoid", "self")
 
 for _, name in ipairs{"logical_and", "logical_or"} do operators[name] = calls(name, "self", "other") end
 local function is_bool(v) return type(v) == "boolean" or is_tensor(v) and core.type(v) == "bool" end
--- Bit by bit, of bools.
-local function of_bits(name)
-  local f = raw[name]
-  return function(a)
-    for _, x in ipairs{a.self, a.other} do
-      if not is_bool(x) then fail("bitwise operators support bool tensors only, not integers") end
+-- Of whole numbers of 32 bits the bits that both have, each by a quotient; of a number only its own bits.
+local function common_bits(x, y)
+  local sum
+  if not is_tensor(x) then x, y = y, x end
+  for k = 0, 31 do
+    if is_tensor(y) or (y >> k) & 1 == 1 then
+      local unit = 1 << math.min(k, 30)
+      local function bit(v)
+        if k == 31 then return raw.lt(v, 0) end
+        return raw.eq(raw.remainder(raw.floor_divide(v, unit), 2), 1)
+      end
+      local both = is_tensor(y) and raw.logical_and(bit(x), bit(y)) or bit(x)
+      local term = raw.where(both, raw.full({}, unit, "int32"), raw.full({}, 0, "int32"))
+      if k == 31 then term = raw.mul(term, -2) end
+      sum = sum and raw.add(sum, term) or term
     end
-    return f(a.self, a.other)
+  end
+  return sum or raw.mul(x, 0)
+end
+-- Bit by bit: of bools the operator of truths, of whole numbers f(x, y, the common bits).
+local function of_bits(of_truths, f)
+  return function(a)
+    local x, y = a.self, a.other
+    if is_bool(x) and is_bool(y) then return of_truths(x, y) end
+    local function is_float(v) return is_tensor(v) and base.is_floating(v) or math.type(v) == "float" end
+    if is_float(x) or is_float(y) then fail("bitwise operators support whole numbers and bools only") end
+    local kind = is_tensor(x) and not is_bool(x) and core.type(x) or core.type(y)
+    local function whole(v)
+      if type(v) == "boolean" then return v and 1 or 0 end
+      return is_tensor(v) and raw.to(v, "int32") or v
+    end
+    x, y = whole(x), whole(y)
+    return raw.to(f(x, y, common_bits(x, y)), kind)
   end
 end
 for _, name in ipairs{"and", "or"} do
-  operators["bitwise_" .. name] = of_bits("logical_" .. name)
+  operators["bitwise_" .. name] = of_bits(raw["logical_" .. name], function(x, y, common)
+    return name == "and" and common or raw.sub(raw.add(x, y), common)
+  end)
   operators["__" .. name .. "__"] = operators["bitwise_" .. name]
 end
+torch.of_bits = of_bits
 operators.bitwise_not = function(a)
   return is_bool(a.self) and raw.logical_not(a.self) or raw.sub(-1, a.self)
 end
@@ -144,7 +172,20 @@ operators.rsub = function(a)
   return operators.sub{self = a.other, other = a.self, alpha = a.alpha}
 end
 
-operators.pow = function(a) return raw.pow(a.self, a.exponent) end
+-- Of whole numbers a whole number, exact up to 2^24 where the exponent is a tensor.
+operators.pow = function(a)
+  local x, y = a.self, a.exponent
+  local function is_whole(v) return is_tensor(v) and not base.is_floating(v) or math.type(v) == "integer" end
+  if not is_tensor(x) and not is_tensor(y) or not (is_whole(x) and is_whole(y)) then return raw.pow(x, y) end
+  local kind = is_tensor(x) and core.type(x) or core.type(y)
+  if not is_tensor(y) and y >= 0 and y <= 16 then
+    local product = raw.add(raw.mul(x, 0), 1)
+    for _ = 1, y do product = raw.mul(product, x) end
+    return product
+  end
+  local function float(v) return is_tensor(v) and raw.to(v, "float32") or v end
+  return raw.to(raw.round(raw.pow(float(x), float(y))), kind)
+end
 operators.reciprocal = function(a) return raw.div(1, a.self) end
 operators.hardtanh = function(a) return raw.clamp(a.self, a.min_val or -1, a.max_val or 1) end
 operators.gelu = calls("gelu", "self", "approximate")
@@ -568,7 +609,8 @@ c.slice = function(a)
   local d, by = a.dim or 0, a.step or 1
   local shape = a.self.shape
   local first, count = slice_of(shape[(d < 0 and d + #shape or d) + 1], a.start, a["end"])
-  return count > 0 and constants.slice(a.self, d, first, (count + by - 1) // by, by) or nil
+  if count > 0 and base.elements(shape) > 0 then return constants.slice(a.self, d, first, (count + by - 1) // by, by) end
+  return constants.full(base.resized(shape, base.dimension(shape, d), (count + by - 1) // by), 0, a.self.type)
 end
 c.view = function(a)
   local sizes, count, open = {}, 1, nil

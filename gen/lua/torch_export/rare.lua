@@ -84,34 +84,30 @@ operators._trilinear = function(a)
   end
   return raw.sum(raw.mul(raw.mul(x[1], x[2]), x[3]), a.sumdim)
 end
--- Bags of equal size: the offsets count by it.
-operators._embedding_bag = function(a)
-  local n = core.shape(plain_tensor(a.indices))[1]
-  local size = constants.is(a.offsets) and constants.counted_by(a.offsets)
-  if size and a.offsets.shape[1] == 1 then size = n end
-  if not size or size * a.offsets.shape[1] ~= n or (a.padding_idx or -1) >= 0 then
-    fail("embedding_bag supports only bags of equal size")
+-- Of truths [n], how many there are up to each one; above 2^24, which floats count up to, by rows: before a row, and in it.
+local EXACT, DIGIT = 1 << 24, 256
+local function counted_up(truths, width)
+  local n = base.elements(core.shape(truths))
+  if n <= EXACT then return raw.to(raw.cumsum(raw.to(truths, "float32"), 0), "int32") end
+  local rows = n // width
+  if rows > EXACT // DIGIT or width > EXACT then
+    fail("masked_scatter of %d rows of %d numbers is not supported: at most %d rows", rows, width, EXACT // DIGIT)
   end
-  local rows = raw.embedding(base.view(plain_tensor(a.indices), {a.offsets.shape[1], size}), a.weight)
-  if a.per_sample_weights ~= nil then
-    rows = raw.mul(rows, base.view(a.per_sample_weights, {a.offsets.shape[1], size, 1}))
-  end
-  if a.mode == 2 then return raw.amax(rows, 1) end
-  return a.mode == 1 and raw.mean(rows, 1) or raw.sum(rows, 1)
+  local within = raw.to(raw.cumsum(raw.to(base.view(truths, {rows, width}), "float32"), 1), "int32")
+  local all = raw.select(within, 1, width - 1)
+  local high = raw.floor_divide(all, DIGIT)
+  local function up_to(v) return raw.to(raw.cumsum(raw.to(v, "float32"), 0), "int32") end
+  local before = raw.add(raw.mul(up_to(high), DIGIT), up_to(raw.sub(all, raw.mul(high, DIGIT))))
+  return base.view(raw.add(within, raw.unsqueeze(raw.sub(before, all), 1)), {n})
 end
-operators.embedding_bag = function(a)
-  if a.include_last_offset then fail("embedding_bag with the last offset is not supported") end
-  return operators._embedding_bag(a)
-end
-operators._embedding_bag_forward_only = operators._embedding_bag
 
--- The elements of `source`, one after the other, where the mask is true.
+-- The elements of `source`, one after the other, where the mask is true: all ranks need all of both.
 operators.masked_scatter = function(a)
   local shape = core.shape(a.self)
-  local mask = raw.expand(a.mask, shape)
-  local n, count = base.elements(core.shape(a.source)), raw.cumsum(raw.to(base.view(mask, {base.elements(shape)}), "float32"), 0)
-  local index = raw.to(raw.clamp(raw.sub(count, 1), 0, n - 1), "int32")
-  local taken = raw.index_select(base.view(a.source, {n}), 0, index)
+  local mask, n = raw.expand(a.mask, shape), base.elements(core.shape(a.source))
+  local count = counted_up(raw.replicate(base.view(mask, {base.elements(shape)})), shape[#shape] or 1)
+  local index = raw.clamp(raw.sub(count, 1), 0, n - 1)
+  local taken = raw.index_select(base.view(raw.replicate(a.source), {n}), 0, raw.to(index, "int32"))
   return raw.where(mask, base.view(raw.to(taken, core.type(a.self)), shape), a.self)
 end
 
@@ -135,6 +131,62 @@ operators.im2col = function(a)
     end
   end
   return base.view(raw.stack(list, 2), {shape[1], shape[2] * #list, out[1] * out[2]})
+end
+
+-- The largest element of each window, and its index in the image, [.., y, x] as one.
+operators.max_pool2d_with_indices = function(a)
+  local y = operators.max_pool2d(a)
+  if not a.reads_further then return y end
+  local function two(v, otherwise)
+    if v == nil or type(v) == "table" and #v == 0 then v = otherwise end
+    return type(v) ~= "table" and {v, v} or #v == 1 and {v[1], v[1]} or v
+  end
+  local x, kernel, border = a.self, two(a.kernel_size), two(a.padding, 0)
+  local stride, dilation, s, t = two(a.stride, kernel), two(a.dilation, 1), core.shape(a.self), core.shape(y)
+  local h, w, first = s[#s - 1], s[#s], {}
+  local lead = base.elements(s) // (h * w)
+  local best, index
+  x = base.view(raw.detach(x), {lead, h, w})
+  -- Beyond the border at the far end, where ceil_mode has a window, all is as in the border.
+  for i = 1, 2 do
+    local size = i == 1 and h or w
+    first[i] = math.max((t[#t - 2 + i] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - size - border[i], 0)
+  end
+  x = raw.pad(x, {border[2], first[2], border[1], first[1]}, nil, -math.huge)
+  local function places(n, by) return raw.mul(base.index_row(n), by) end
+  for i = 0, kernel[1] - 1 do
+    for j = 0, kernel[2] - 1 do
+      local part = operators.slice{self = x, dim = 1, start = i * dilation[1],
+        ["end"] = i * dilation[1] + (t[#t - 1] - 1) * stride[1] + 1, step = stride[1]}
+      part = operators.slice{self = part, dim = 2, start = j * dilation[2],
+        ["end"] = j * dilation[2] + (t[#t] - 1) * stride[2] + 1, step = stride[2]}
+      local row = raw.add(places(t[#t - 1], stride[1]), i * dilation[1] - border[1])
+      local at = raw.add(raw.mul(raw.unsqueeze(row, 1), w), raw.add(places(t[#t], stride[2]), j * dilation[2] - border[2]))
+      at = raw.expand(raw.to(at, "int32"), {lead, t[#t - 1], t[#t]})
+      local is_larger = best and raw.logical_or(raw.gt(part, best), raw.isnan(part))
+      index = best and raw.where(is_larger, at, index) or at
+      best = best and raw.where(is_larger, part, best) or part
+    end
+  end
+  return y, raw.to(base.view(index, t), "int64")
+end
+operators.max_pool1d_with_indices = function(a)
+  local function flat(v, otherwise)
+    if v == nil or type(v) == "table" and #v == 0 then return otherwise end
+    return {otherwise[1], type(v) == "table" and v[1] or v}
+  end
+  local kernel = flat(a.kernel_size, {1, 1})
+  local y, index = operators.max_pool2d_with_indices{self = raw.unsqueeze(a.self, -2), kernel_size = kernel,
+    stride = flat(a.stride, {1, kernel[2]}), padding = flat(a.padding, {0, 0}), dilation = flat(a.dilation, {1, 1}),
+    ceil_mode = a.ceil_mode, reads_further = a.reads_further}
+  return raw.squeeze(y, -2), index and raw.squeeze(index, -2)
+end
+operators.max_unpool2d = function(a)
+  local s, size = core.shape(a.self), a.output_size
+  local lead, n = base.elements(s) // (s[#s - 1] * s[#s]), s[#s - 1] * s[#s]
+  local whole = raw.full({lead, size[1] * size[2]}, 0, core.type(a.self))
+  local y = raw.scatter(whole, 1, base.view(a.indices, {lead, n}), base.view(a.self, {lead, n}))
+  return base.view(y, table.move({size[1], size[2]}, 1, 2, #s - 1, table.move(s, 1, #s - 2, 1, {})))
 end
 
 -- The way back: the elements of windows at one place are added up, by a transposed convolution that puts each
@@ -350,6 +402,7 @@ end
 
 -- The factor that a normalization is, of so many points: 0 none, 1 by the root, 2 by their number.
 local function factor(normalization, points)
+  if normalization < 0 or normalization > 2 then fail("a Fourier transform with the normalization %s is not supported", normalization) end
   return normalization == 0 and 1 or normalization == 1 and points ^ -0.5 or 1 / points
 end
 

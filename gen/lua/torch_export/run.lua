@@ -95,6 +95,7 @@ end
 local function arguments_of(node, values, path)
   local a = {}
   for _, input in ipairs(node.inputs) do a[input.name] = decode(input.arg, values, path) end
+  a.reads_further = node.reads_further
   if operator_of(node.target) == "as_strided" then
     a.layout = function() return values[LAYOUT](torch.argument(node, "self").as_tensor.name) end
   end
@@ -103,10 +104,11 @@ end
 
 -- ---------------------------------------------------------------------- arguments that nothing takes
 
--- Those that change no result: where values are, and by which of a library's functions they are computed.
+-- Those that change no result: where values are, by which of a library's functions they are computed, and in which order
+-- (`path`, of einsum).
 local WITHOUT_EFFECT = {}
 for name in string.gmatch("pin_memory non_blocking copy implicit generator cudnn_enable cudnn_enabled benchmark deterministic "
-  .. "allow_tf32 check_errors memory_format layout device "
+  .. "allow_tf32 check_errors memory_format layout device path "
   .. "enable_gqa N C HxW", "%S+") do -- these the shapes say, too
   WITHOUT_EFFECT[name] = true
 end

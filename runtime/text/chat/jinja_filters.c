@@ -377,22 +377,28 @@ static struct value *pairs_of(struct work *w, struct value *map)
   return list;
 }
 
+// Python prints a view with its name.
+static struct value *view_of(struct value *list, const char *name)
+{
+  list->view = name;
+  return list;
+}
 METHOD(map_items)
 {
   (void)at, (void)n, (void)named;
-  return pairs_of(w, self);
+  return view_of(pairs_of(w, self), "dict_items");
 }
 METHOD(map_keys)
 {
   (void)at, (void)n, (void)named;
-  return sequence_of(w, self);
+  return view_of(sequence_of(w, self), "dict_keys");
 }
 METHOD(map_values)
 {
   (void)at, (void)n, (void)named;
   struct value *list = list_value(w);
   for (size_t i = 0; i < self->count; i++) list_add(w, list, self->at[i]);
-  return list;
+  return view_of(list, "dict_values");
 }
 // Nothing changes a map, so that it is its own copy.
 METHOD(map_copy)
@@ -507,8 +513,10 @@ struct value *item_of(struct work *w, struct value *v, struct value *key)
 struct value *sequence_of(struct work *w, struct value *v)
 {
   struct value *list = list_value(w);
-  if (v->kind == LIST) return v;
-  if (v->kind == MAP) {
+  if (v->kind == LIST && !v->view) return v;
+  if (v->kind == LIST) {
+    for (size_t i = 0; i < v->count; i++) list_add(w, list, v->at[i]);
+  } else if (v->kind == MAP) {
     for (size_t i = 0; i < v->count; i++) list_add(w, list, v->key[i]);
   } else if (v->kind == TEXT) {
     for (size_t i = 0; i < v->count;) {
@@ -522,6 +530,25 @@ struct value *sequence_of(struct work *w, struct value *v)
     work_fails(w, "there is no list to go through");
   }
   return list;
+}
+
+static struct value *rounded(struct work *w, struct value *v, struct value **at, size_t n,
+                             struct value *named)
+{
+  const long long digits = whole_argument(w, argument(at, n, 0, named, "precision"), 0);
+  const struct value *method = argument(at, n, 1, named, "method");
+  const char *how = method && method->kind == TEXT ? method->text : "common";
+  if (!is_number(v)) work_fails(w, "round of what is no number");
+  const double x = number_of_value(v), scale = pow(10, (double)digits);
+  if (!strcmp(how, "ceil")) return real_value(w, ceil(x * scale) / scale);
+  if (!strcmp(how, "floor")) return real_value(w, floor(x * scale) / scale);
+  if (strcmp(how, "common")) work_fails(w, "round knows common, ceil and floor");
+  // As Python rounds: the number itself, not the product.
+  char text[512];
+  if (digits < 0 || digits > 100 || fabs(x) > 1e200)
+    return real_value(w, nearbyint(x * scale) / scale);
+  snprintf(text, sizeof text, "%.*f", (int)digits, x);
+  return real_value(w, strtod(text, NULL));
 }
 
 // ---- tests -------------------------------------------------------------------------------------
@@ -816,12 +843,7 @@ struct value *apply_filter(struct work *w, const char *name, struct value *v, st
   if (IS("abs"))
     return v->kind == REAL ? real_value(w, fabs(v->real))
                            : whole_value(w, llabs(whole_argument(w, v, 0)));
-  if (IS("round")) {
-    const double scale =
-        pow(10, (double)whole_argument(w, argument(at, n, 0, named, "precision"), 0));
-    if (!is_number(v)) work_fails(w, "round of what is no number");
-    return real_value(w, nearbyint(number_of_value(v) * scale) / scale);
-  }
+  if (IS("round")) return rounded(w, v, at, n, named);
   if (v->kind == UNDEFINED && (IS("trim") || IS("lower") || IS("upper")))
     return text_value(w, "", 0);
   if (IS("trim")) return stripped(w, str_of(w, v), argument(at, n, 0, named, "chars"), true, true);
@@ -838,6 +860,8 @@ struct value *apply_filter(struct work *w, const char *name, struct value *v, st
     return indented(w, v, argument(at, n, 0, named, "width"), first && is_true(first),
                     blank && is_true(blank));
   }
+  // A map's keys are no attributes.
+  if (IS("attr") && v->kind == MAP && !v->is_namespace) return undefined_value(w, "attr");
   if (IS("attr")) return n ? attribute_of(w, v, at[0]) : v;
   work_fails(w, "the filter '%.40s' is not known here", name);
 }

@@ -71,6 +71,16 @@ static bool is_digit(char c)
   return c >= '0' && c <= '9';
 }
 
+static void add_escaped(struct parser *p, struct out *o, uint32_t number)
+{
+  struct bytes code = {0};
+  add_code(&code, number);
+  const bool failed = code.failed;
+  if (!failed) out_add(p->w, o, code.at, code.count);
+  free_bytes(&code);
+  if (failed) work_fails(p->w, "out of memory");
+}
+
 static void read_text(struct parser *p)
 {
   const char quote = *p->at++;
@@ -80,23 +90,25 @@ static void read_text(struct parser *p)
     char c = *p->at++;
     if (c == '\\' && *p->at) {
       c = *p->at++;
-      static const char from[] = "ntrbfav0", to[] = "\n\t\r\b\f\a\v";
+      static const char from[] = "ntrbfav", to[] = "\n\t\r\b\f\a\v";
       const char *known = strchr(from, c);
       if (c == 'x' || c == 'u' || c == 'U') {
         const int digits = c == 'x' ? 2 : c == 'u' ? 4 : 8;
         char number[9] = "";
-        struct bytes code = {0};
         for (int i = 0; i < digits && p->at[i]; i++) number[i] = p->at[i];
         char *end;
         const unsigned long value = strtoul(number, &end, 16);
         if (strlen(number) != (size_t)digits || *end || value > 0x10ffff)
           work_fails(p->w, "a text has a wrong escape");
-        add_code(&code, (uint32_t)value);
-        const bool failed = code.failed;
-        if (!failed) out_add(p->w, &o, code.at, code.count);
-        free_bytes(&code);
-        if (failed) work_fails(p->w, "out of memory");
+        add_escaped(p, &o, (uint32_t)value);
         p->at += digits;
+        continue;
+      }
+      if (c >= '0' && c <= '7') { // up to three octal digits
+        int number = c - '0';
+        for (int i = 0; i < 2 && *p->at >= '0' && *p->at <= '7'; i++)
+          number = 8 * number + *p->at++ - '0';
+        add_escaped(p, &o, (uint32_t)number);
         continue;
       }
       if (c == '\n') {
@@ -104,7 +116,7 @@ static void read_text(struct parser *p)
         continue;
       }
       if (!known && c != '\\' && c != '\'' && c != '"') out_add(p->w, &o, "\\", 1);
-      if (known) c = c == '0' ? 0 : to[known - from];
+      if (known) c = to[known - from];
     } else if (c == '\n') {
       p->w->line++;
     }

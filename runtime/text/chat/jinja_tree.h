@@ -40,6 +40,7 @@ typedef struct value *call_function(struct work *w, struct value *self, struct v
 struct value {
   enum value_kind kind;
   bool is_tuple, is_namespace;
+  const char *view; // LIST: of a map's members; what Python calls it
   const char *name; // UNDEFINED, FUNCTION: what it is called
   bool flag;
   long long whole;

@@ -367,6 +367,7 @@ void out_repr(struct work *w, struct out *o, const struct value *v)
     }
     out_add(w, o, &quote, 1);
   } else if (v->kind == LIST || v->kind == MAP) {
+    if (v->view) out_text(w, o, v->view), out_text(w, o, "(");
     out_text(w, o, v->kind == MAP ? "{" : v->is_tuple ? "(" : "[");
     for (size_t i = 0; i < v->count; i++) {
       if (i) out_text(w, o, ", ");
@@ -378,6 +379,7 @@ void out_repr(struct work *w, struct out *o, const struct value *v)
     }
     if (v->is_tuple && v->count == 1) out_text(w, o, ",");
     out_text(w, o, v->kind == MAP ? "}" : v->is_tuple ? ")" : "]");
+    if (v->view) out_text(w, o, ")");
   } else {
     out_str(w, o, v);
   }
@@ -453,6 +455,7 @@ void out_json(struct work *w, struct out *o, const struct value *v, int indent, 
 {
   work_step(w);
   if (level > 200) work_fails(w, "it is nested too deep");
+  if (v->kind == LIST && v->view) work_fails(w, "%s has no form in JSON", v->view);
   if (v->kind == TEXT) {
     out_json_text(w, o, v->text, v->count);
   } else if (v->kind == NONE_VALUE) {

@@ -96,7 +96,8 @@ def activations():
             glu_first=F.glu(y, 0), expm1=y.expm1(), log1p=p.log1p(), erf=x.erf(),
             std=x.std(), std_1=y.std(1), std_keep=x.std((0, 2), unbiased=False, keepdim=True),
             flip=x.flip(1) * y, flip_two=y.flip((0, -1)) * x, roll=x.roll(2, 1) * y, roll_two=y.roll((1, -3), (0, 2)) * x,
-            roll_flat=x.roll(7) * y, repeat_interleave=x.repeat_interleave(3, 1).tanh(), tile=y.tile(2, 1, 3).tanh())
+            roll_flat=x.roll(7) * y, repeat_interleave=x.repeat_interleave(3, 1).tanh(), tile=y.tile(2, 1, 3).tanh(),
+            erfinv=(0.9 * torch.tanh(x)).erfinv(), lgamma=p.lgamma(), lgamma_below=(2 * x).lgamma().clamp(-2, 2), digamma=p.digamma())
     return t, f
 
 
@@ -234,7 +235,11 @@ def indices():
             index_add=columns.index_add(1, picks, x.index_select(1, picks)).sin(),
             index_add_first=y.index_add(0, rows, x[:3]), one_hot=F.one_hot(ids, 7), sort=x.sort()[0],
             sort_index=x.sort(1, True)[1], sort_first=y.sort(0, True)[0].exp(), argsort=y.argsort(1),
-            topk=x.topk(2)[0], topk_index=y.topk(3, 1)[1], topk_least=x.topk(3, 1, False)[0].exp())
+            topk=x.topk(2)[0], topk_index=y.topk(3, 1)[1], topk_least=x.topk(3, 1, False)[0].exp(),
+            scatter_reduce_sum=x.scatter_reduce(1, at, y[:, :3], "sum", include_self=False), scatter_reduce_mean=x.scatter_reduce(1, at, y[:, :3], "mean"),
+            scatter_reduce_prod=x.scatter_reduce(1, order, y, "prod").tanh(), scatter_reduce_amax=x.scatter_reduce(1, at, y[:, :3], "amax").sin(),
+            scatter_reduce_amin=y.scatter_reduce(1, at, x[:, :3].round(), "amin", include_self=False), cummax=x.cummax(1)[0], cummax_index=y.cummax(2)[1],
+            cummin=y.cummin(1)[0].exp())
     return t, f
 
 
@@ -388,7 +393,8 @@ def composed():
             cosine_embedding=F.cosine_embedding_loss(x.flatten(0, 1), y.flatten(0, 1), side.flatten(), -0.2, reduction="none"),
             triplet=F.triplet_margin_loss(x, y, p, swap=True), conv3d=F.conv3d(volume, kernel, None, (2, 2, 1), (1, 0, 0), 1, 2).tanh(),
             conv3d_same=F.conv3d(volume, kernel, padding="same", groups=2), pixel_shuffle=F.pixel_shuffle(image, 2),
-            pixel_unshuffle=F.pixel_unshuffle(tiles, 2).tanh())
+            pixel_unshuffle=F.pixel_unshuffle(tiles, 2).tanh(),
+            conv_transpose3d=F.conv_transpose3d(F.conv3d(volume, kernel, None, (2, 2, 1), (1, 0, 0), 1, 2), kernel, a[0], (2, 1, 3), (1, 0, 1), (1, 0, 2), 2, (1, 2, 1)))
     return t, f
 
 

@@ -173,6 +173,96 @@ def everyday():
     return Family((4, 5, 6), lambda *a: list(parts(*a))), (torch.randn(4, 5, 6),)
 
 
+@model(forms=("",))
+def ordered():
+    """By the order of numbers, and by indices: medians, searches, extremes up to each element, reductions, ragged bags."""
+    def parts(x, w, order, chosen):
+        at = torch.tensor([0, 0, 2, 1]).view(4, 1, 1).expand(4, 5, 6)
+        for reduce in ("sum", "prod", "mean", "amax", "amin"):
+            yield from (torch.scatter_reduce(w * x.tanh(), 0, at, x, reduce), torch.scatter_reduce(x, 0, at, w, reduce, include_self=False))
+        yield from (torch.scatter_reduce(torch.zeros(4, 5, 6), 0, at, (3 * x).round() + x - x.detach(), "amax"), torch.index_reduce(w, 0, order, x, "mean"))
+        yield from (*torch.cummax(x, 1), *torch.cummin(x, 2), torch.logcumsumexp(x, 1), torch.cumulative_trapezoid(x, dim=1))
+        yield from (torch.cumulative_trapezoid(x, w[0, 0].abs(), dim=2), *torch.kthvalue(x, 3, 2, True), torch.median(x), *torch.median(x, 1), torch.msort(x))
+        q = torch.tensor([0.1, 0.5, 0.9])
+        yield from (torch.quantile(x, 0.3, 1), torch.quantile(x, q, 2, keepdim=True), torch.quantile(x, q), torch.quantile(x, 0.3, 1, interpolation="midpoint"))
+        bounds = torch.tensor([-1.0, -0.3, 0.2, 0.9])
+        yield from (torch.bucketize(x, bounds) * w, torch.searchsorted(bounds, x, right=True) * w, torch.searchsorted(w[0].sort(1)[0], x[0]) * w[0])
+        yield from (torch.take(x, order * 7), x[0][tuple(torch.tril_indices(5, 6, -1))], x[0][tuple(torch.triu_indices(5, 6, 1))])
+        bag, starts, table = torch.tensor([0, 3, 1, 1, 2, 0, 3, 2, 2]), torch.tensor([0, 2, 2, 6]), x[0, :, :5]
+        for mode in ("sum", "mean", "max"):
+            yield from (F.embedding_bag(bag, table, starts, mode=mode), F.embedding_bag(bag, table, starts, mode=mode, padding_idx=1))
+        yield from (F.embedding_bag(bag, table, starts, mode="sum", per_sample_weights=w.flatten()[:9]), F.embedding_bag(bag, table, starts, include_last_offset=True))
+        y, i = F.max_pool2d(x[None, :, :4], 2, return_indices=True)
+        yield from (F.max_unpool2d(y, i, 2), F.max_pool1d(x, 3, 2, 1, return_indices=True)[1] * w[:, :, :3])
+        whole = (10 * x.detach()).int()
+        yield from ((whole & 6) * w, (whole | 5) * w, (whole ^ (9 * w.detach()).int()) * w, (whole << 2) * w, (whole >> 1) * w, whole ** 2 * w)
+        y = torch.zeros(4, 5, 6)
+        y[4:] = 1.0
+        y[:, 2:2], y[0:-4, 1:3] = 3.0, 2.0
+        yield from (y * x, x.masked_scatter(w > 0.3, w * 2), F.bilinear(x, w, w[:3].repeat(1, 2, 1)[:, :6]))
+    return Family((4, 5, 6), lambda *a: list(parts(*a))), (torch.randn(4, 5, 6),)
+
+
+@model(forms=("",))
+def special():
+    """Special functions, distributions, stacks and products of few models, windows and short-time Fourier transforms."""
+    def parts(x, w, order, chosen):
+        up = x.abs() + 0.2
+        yield from (torch.lgamma(up), torch.digamma(up), torch.lgamma(2 * x).clamp(-2, 2), torch.erfinv(0.9 * torch.tanh(x)), torch.mvlgamma(up + 2, 3))
+        yield from (torch.copysign(x, w), torch.deg2rad(x), torch.rad2deg(x), torch.fmax(x, w), torch.fmin(x, w), torch.isclose(x, w, atol=0.5) * w)
+        yield from (torch.logaddexp2(x, w), torch.special.entr(up), torch.special.ndtr(x), torch.special.ndtri(torch.sigmoid(x)), torch.special.xlog1py(x, up))
+        yield from (F.rrelu(x), torch.hstack([x, w]), torch.vstack([x[0], w[0]]), torch.dstack([x[0], w[0]]), torch.column_stack([x[0, :, 0], w[0]]))
+        yield from (x.sum_to_size(5, 1), torch.diagflat(x[0, :2], 1), torch.block_diag(x[0], w[0, :2], x[1, :, :3]), torch.cartesian_prod(x[0, 0], w[0, 0, :3]))
+        yield from (torch.inner(x, w[0]), torch.linalg.multi_dot([x[0], w[0].T, x[1]]), torch.linalg.vecdot(x, w), torch.renorm(x, 2, 1, 1.5))
+        yield from (F.affine_grid(x[:2, :2, :3], (2, 3, 4, 5), align_corners=False), F.adaptive_max_pool1d(x, 3), torch.gradient(x, dim=1)[0])
+        yield from (F.pad(x, (1, 2), mode="circular"), torch.hamming_window(6) * x[0], torch.blackman_window(6) * x[0], torch.fft.rfftfreq(11, d=0.5) * x[0])
+        yield torch.stft(x.reshape(4, 30), 8, 3, window=torch.hann_window(8), return_complex=True).abs() + 0
+        z = torch.complex(x, w)
+        yield from (torch.istft(z.reshape(1, 5, 24), 8, 2, window=torch.hann_window(8) + 0.1), torch.einsum("bij,bkj,bkl->bil", z, z.conj(), z.exp()).imag)
+        yield from (F.multi_margin_loss(x[0, :4], order), F.multilabel_margin_loss(x[0, :2], torch.tensor([[2, 0, -1, 1, 1, 1], [5, -1, 0, 0, 0, 0]])))
+        v = x.reshape(1, 2, 2, 5, 6)
+        yield F.conv_transpose3d(v, w.flatten()[:72].reshape(2, 3, 2, 3, 2), w[0, 0, :3], (2, 1, 3), (1, 0, 1), (1, 0, 2), 1, (1, 2, 1))
+        d = torch.distributions
+        yield from (d.Beta(up, w.abs() + 0.2, False).log_prob(w.sigmoid()), d.Gamma(up, up, False).log_prob(w.sigmoid()), d.Dirichlet(up, False).log_prob(w.softmax(-1)))
+        yield from (d.StudentT(up + 2, x, up, False).log_prob(w), d.Poisson(up, False).log_prob(w.abs().round()))
+    return Family((4, 5, 6), lambda *a: list(parts(*a))), (torch.randn(4, 5, 6),)
+
+
+@model(forms=("",))
+def matrices():
+    """Linear algebra of small matrices."""
+    def parts(x, w, order, chosen):
+        linalg, one = torch.linalg, torch.eye(5)
+        a, b = x[..., :5] + 0.5 * one, w[..., :5] + one
+        good = a @ a.mT + one
+        yield from (linalg.inv(a), torch.inverse(b[0]), *linalg.slogdet(a), linalg.det(a), torch.logdet(good), linalg.solve(a, w), linalg.solve(b, x[..., 0]))
+        yield from (linalg.cholesky(good), linalg.cholesky(good, upper=True), linalg.solve_triangular(good.triu(), w, upper=True))
+        yield from (linalg.solve_triangular(0.3 * a, w, upper=False, unitriangular=True), torch.cholesky_solve(w, linalg.cholesky(good)))
+        yield from (linalg.matrix_exp(a), linalg.matrix_exp(3 * (a - a.mT)))
+        yield torch.distributions.MultivariateNormal(w[:, :, 0], covariance_matrix=good, validate_args=False).log_prob(x[..., 1])
+    return Family((4, 5, 6), lambda *a: list(parts(*a))), (torch.randn(4, 5, 6),)
+
+
+@model(forms=("", ".core"))
+def decomposed():
+    """Refused as exported, and right in core ATen: tpgen says so."""
+    def parts(x, w, order, chosen):
+        yield from (F.pad(x, (1, 0), value=0.5), torch.nanquantile(x, 0.3, 1), torch.fft.hfft(torch.complex(x, w)), torch.fft.hfft2(torch.complex(x, w)))
+        yield from (torch.fft.ihfft(x).real, torch.fft.ihfft2(x).imag, torch.fft.ihfftn(x).real, torch.fft.hfftn(torch.complex(x, w)))
+        yield nn.utils.rnn.pad_sequence([x[0], x[1, :3]])
+    return Family((4, 5, 6), lambda *a: list(parts(*a))), (torch.randn(4, 5, 6),)
+
+
+@model(forms=("",), trains=False)
+def random():
+    return Family((4, 5, 6), lambda x, *_: [x + torch.randn_like(x), x * torch.rand(6)]), (torch.randn(4, 5, 6),)
+
+
+@model(forms=("",), trains=False)
+def kept():
+    return Family((4, 5, 6), lambda x, *_: [torch.linalg.svdvals(x), torch.linalg.qr(x)[0]]), (torch.randn(4, 5, 6),)
+
+
 @model()
 def signals():
     """Fourier transforms and other complex numbers, images at other places, angles, doubles."""

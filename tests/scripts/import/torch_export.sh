@@ -42,7 +42,7 @@ gives() {
 }
 
 # Families of operators: each archive has some dozens, and its output the numbers of all. CASES=all: decomposed, too.
-for family in elementwise reductions shapes indices composed everyday signals images images_train recurrent storages attention views places; do
+for family in elementwise reductions shapes indices composed everyday ordered special matrices signals images images_train recurrent storages attention views places; do
   for form in '' .core; do
     [ -e "$data/$family$form.pt2" ] || continue
     [ -z "$form" ] || all_cases || continue
@@ -51,6 +51,7 @@ for family in elementwise reductions shapes indices composed everyday signals im
   done
 done
 more beside "$WORK/projections_core.log" trains projections_core plain projections .core -D loss=mse -D tp=2
+beside "$WORK/decomposed.log" trains decomposed plain decomposed .core -D loss=mse
 beside "$WORK/lossy.log" trains lossy plain lossy "" -D loss=output -D dp=2
 beside "$WORK/mixtral.log" trains mixtral plain mixtral "" -D tp=2
 beside "$WORK/projections.log" trains projections plain projections "" -D loss=mse -D tp=2
@@ -76,7 +77,7 @@ beside "$WORK/unplaced.log" trains unplaced plain unplaced "" -D loss=mse -D tp=
 beside "$WORK/own_changes.log" gives own_changes own_changes ""
 all_are_done
 for family in "${families[@]}"; do cat "$WORK/of_$family.log"; done
-for name in lossy mixtral projections{,_core} crossed mlp{,_core} llama{,_tp,_fsdp,_cuda,_output} gpt2{,_eager,_output} qwen3{,_core} vit{,_cuda,_output} own_changes unplaced norm_twice; do
+for name in decomposed lossy mixtral projections{,_core} crossed mlp{,_core} llama{,_tp,_fsdp,_cuda,_output} gpt2{,_eager,_output} qwen3{,_core} vit{,_cuda,_output} own_changes unplaced norm_twice; do
   [ ! -e "$WORK/$name.log" ] || cat "$WORK/$name.log"
 done
 
@@ -209,6 +210,9 @@ refuses changed "$data/changed.pt2" 'changes its parameter a.weight in place'
 refuses changed_einsum "$data/changed_einsum.pt2" 'changes in place what .*einsum.* gave, and it cannot be known'
 refuses changed_windows "$data/changed_windows.pt2" 'changes in place a view by .*unfold.* several elements at one place in memory'
 refuses changed_each "$data/changed_each.pt2" 'needs operators that tpgen does not have: .*_foreach_add_'
+refuses decomposed "$data/decomposed.pt2" 'nanquantile.*run_decompositions() has others in their place, .*drops detach()'
+refuses random "$data/random.pt2" 'randn_like.*make random numbers an input'
+refuses kept "$data/kept.pt2" 'linalg_qr.*run_decompositions() does not help'
 refuses renormed "$data/own_changes.pt2" 'scales rows of its parameter words.weight .*max_norm'
 # Mutants: tpgen makes a program of each or refuses it in one line, and so does the runtime that reads it.
 mutants=${MUTANTS:-${SOAK:+100000}}

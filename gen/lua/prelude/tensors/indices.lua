@@ -142,6 +142,110 @@ method("scatter_add", function(input, dim, index, src)
   end)
 end)
 
+-- Of several numbers for one index the last one; 0 for an index without any. By floats, which are exact up to 2^24.
+local function last_of_indices(part, d, index, numbers, n)
+  if n > 1 << 24 then misfit("%d elements along a dimension are above 2^24", n) end
+  local last = append("scatter", {raw.full(core.shape(part), 0, "float32"), index, raw.to(numbers, "float32")}, {dims = {d}})
+  return raw.to(last, "int32")
+end
+
+-- The extreme of `part` and of the elements that have each index, and no gradient. has: whether an element has it.
+local function extreme_of_indices(part, d, index, src, is_max, has)
+  local descending = order(src, d, not is_max)
+  local last = last_of_indices(part, d, gathered(index, d, descending), descending, core.shape(src)[d + 1])
+  local found = gathered(src, d, last)
+  return raw.where(has, is_max and raw.maximum(part, found) or raw.minimum(part, found), part)
+end
+
+-- The gradient of an extreme goes to all that are equal to it, in equal parts. is_part: whether `part` counts.
+local function spread_gradient(y, part, d, index, src, is_part)
+  y = raw.detach(y)
+  local hits = raw.to(raw.eq(raw.detach(src), gathered(y, d, index)), "float32")
+  local own = is_part and raw.to(raw.eq(raw.detach(part), y), "float32") or nil
+  local sizes = {dims = {d}, shapes = {core.shape(part)}}
+  local count = append("scatter_add", {hits, index}, sizes)
+  count = raw.clamp(own and raw.add(own, count) or count, 1)
+  local share = raw.div(hits, gathered(count, d, index))
+  local sum = append("scatter_add", {raw.mul(raw.where(raw.gt(hits, 0), src, 0.0), share), index}, sizes)
+  if own then sum = raw.add(sum, raw.mul(part, raw.div(own, count))) end
+  return raw.add(y, raw.sub(sum, raw.detach(sum)))
+end
+
+-- The product of the elements that have each index: of those side by side, in the order of their indices, step by step
+-- twice as many.
+local function product_of_indices(part, d, index, src, has)
+  local ascending = order(raw.to(index, "float32"), d, false)
+  local at, x, n, by = gathered(index, d, ascending), gathered(src, d, ascending), core.shape(src)[d + 1], 1
+  while by < n do
+    local function upper(v) return base.narrow(v, d, by, n - by) end
+    local function lower(v) return base.narrow(v, d, 0, n - by) end
+    local y = raw.mul(upper(x), raw.where(raw.eq(upper(at), lower(at)), lower(x), 1.0))
+    x, by = base.joined({base.narrow(x, d, 0, by), y}, d), 2 * by
+  end
+  local row, sizes = base.index_row(n), {}
+  for i = 1, #core.shape(src) do sizes[i] = i == d + 1 and n or 1 end
+  local last = last_of_indices(part, d, at, raw.expand(view(row, sizes), core.shape(src)), n)
+  return raw.where(has, gathered(x, d, last), 1.0)
+end
+
+local REDUCTIONS = {sum = true, prod = true, mean = true, amax = true, amin = true}
+
+--- F.scatter_reduce(input, dim, index, src, reduce, include_self = true): with the `"sum"`, `"prod"`, `"mean"`, `"amax"` or
+--- `"amin"` of the elements of `src` that have an index; with include_self of the tensor's own element, too.
+method("scatter_reduce", function(input, dim, index, src, reduce_, include_self)
+  local x = input
+  local d = dimension(core.shape(base.need_floating(x)), dim)
+  if not REDUCTIONS[reduce_] then misfit('reduce is "sum", "prod", "mean", "amax" or "amin", not %s', base.a(reduce_)) end
+  if include_self == nil then include_self = true end
+  base.boolean(include_self, "include_self")
+  index = base.indices(index, "the index", core.shape(x)[d + 1])
+  check_index(x, d, index)
+  src = source(x, index, src)
+  return in_corner(x, d, core.shape(index), 1, function(part)
+    local sizes = {dims = {d}, shapes = {core.shape(part)}}
+    local count = append("scatter_add", {raw.full(core.shape(index), 1, "float32"), index}, sizes)
+    local has = raw.gt(count, 0)
+    local y
+    if reduce_ == "sum" or reduce_ == "mean" then
+      local own = include_self and part or raw.where(has, 0.0, part)
+      y = raw.add(own, append("scatter_add", {src, index}, sizes))
+      if reduce_ == "mean" then y = raw.div(y, raw.clamp(raw.add(count, include_self and 1 or 0), 1)) end
+    elseif reduce_ == "prod" then
+      y = raw.mul(include_self and part or raw.where(has, 1.0, part), product_of_indices(part, d, index, src, has))
+    else
+      local is_max = reduce_ == "amax"
+      local own = include_self and part or raw.where(has, is_max and -math.huge or math.huge, part)
+      y = extreme_of_indices(raw.detach(own), d, index, raw.detach(src), is_max, has)
+      y = raw.where(has, spread_gradient(y, part, d, index, src, include_self), part)
+    end
+    return base.narrowed(y, x)
+  end)
+end)
+
+-- The extreme of all elements up to each one, and its index, the last one of equal elements: step by step of twice as many.
+local function cumulative_extreme(x, dim, is_max)
+  local shape = core.shape(base.need_floating(x))
+  local d = dimension(shape, dim)
+  local n, by, sizes = shape[d + 1], 1, {}
+  for i = 1, #shape do sizes[i] = i == d + 1 and n or 1 end
+  local v, at = raw.detach(x), raw.expand(view(raw.to(base.index_row(n), "int32"), sizes), shape)
+  while by < n do
+    local own, before = base.narrow(v, d, by, n - by), base.narrow(v, d, 0, n - by)
+    local keeps = is_max and raw.ge(own, before) or raw.le(own, before)
+    local function chosen(y)
+      local upper, lower = base.narrow(y, d, by, n - by), base.narrow(y, d, 0, n - by)
+      return base.joined({base.narrow(y, d, 0, by), raw.where(keeps, upper, lower)}, d)
+    end
+    v, at, by = chosen(v), chosen(at), 2 * by
+  end
+  return gathered(x, d, at), at
+end
+
+--- F.cummax(input, dim): the largest of all elements up to each one, and its index.
+method("cummax", function(input, dim) return cumulative_extreme(input, dim, true) end)
+--- F.cummin(input, dim): the smallest one, and its index.
+method("cummin", function(input, dim) return cumulative_extreme(input, dim, false) end)
+
 local function check_ids(ids, below)
   ids = base.indices(ids, "the indices", below)
   if #core.shape(ids) ~= 1 then

@@ -416,9 +416,13 @@ core.events.__unm = core.named("-", function(x, _) return raw.neg(x) end, true)
 --- F.sin(input): the sine.
 --- F.cos(input): the cosine.
 --- F.erf(input): the error function.
+--- F.erfinv(input): the inverse of the error function.
+--- F.lgamma(input): the logarithm of the gamma function's absolute value.
+--- F.digamma(input): the derivative of `F.lgamma`.
 --- F.sigmoid(input): `1 / (1 + exp(-x))`.
 --- F.tanh(input): the hyperbolic tangent.
-for _, name in ipairs{"exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "erf", "sigmoid", "tanh"} do
+for _, name in ipairs{"exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "erf", "erfinv", "lgamma", "digamma",
+  "sigmoid", "tanh"} do
   method(name, function(input) return append(name, {floating(input)}) end)
 end
 --- F.silu(input): `x * sigmoid(x)`.

@@ -56,6 +56,43 @@ method("conv3d", function(input, weight, bias, stride, padding, dilation, groups
   return alone and raw.squeeze(y, 0) or y
 end)
 
+--- F.conv_transpose3d(input, weight, bias?, stride = 1, padding = 0, output_padding = 0, groups = 1, dilation = 1): of
+--- weights `[in, out / groups, kz, ky, kx]`.
+method("conv_transpose3d", function(input, weight, bias, stride, padding, output_padding, groups, dilation)
+  local alone = #core.shape(input) == 4
+  local x, kernel = alone and raw.unsqueeze(input, 0) or input, core.shape(base.tensor(weight, "the weight"))
+  local shape = core.shape(x)
+  if #shape ~= 5 or #kernel ~= 5 then
+    misfit("it takes volumes [n, channels, z, y, x] and weights [in, out, z, y, x], not the shapes %s and %s",
+      shape_text(core.shape(input)), shape_text(kernel))
+  end
+  stride, dilation = three(stride, 1, "the stride", 1), three(dilation, 1, "the dilation", 1)
+  padding, output_padding = three(padding, 0, "the padding", 0), three(output_padding, 0, "the output_padding", 0)
+  local apart = (shape[3] - 1) * stride[1] + 1 -- the planes of one plane of the kernel
+  local depth = apart + dilation[1] * (kernel[3] - 1) + output_padding[1] - 2 * padding[1]
+  if depth < 1 then misfit("a padding of %d leaves nothing of the shape %s", padding[1], shape_text(shape)) end
+  if output_padding[1] >= math.max(stride[1], dilation[1]) then misfit("the output_padding must be below the stride or the dilation") end
+  local planes = view(raw.transpose(x, 1, 2), {shape[1] * shape[3], shape[2], shape[4], shape[5]})
+  local sum
+  for i = 0, kernel[3] - 1 do
+    local y = raw.conv_transpose2d(planes, raw.select(weight, 2, i), nil, {stride[2], stride[3]}, {padding[2], padding[3]},
+      {output_padding[2], output_padding[3]}, groups, {dilation[2], dilation[3]})
+    local t = core.shape(y)
+    y = raw.transpose(view(y, {shape[1], shape[3], t[2], t[3], t[4]}), 1, 2)
+    if stride[1] > 1 and shape[3] > 1 then y = core.append("spread", {y}, {dims = {2}, step = stride[1], sizes = {E = apart}}) end
+    local before = i * dilation[1] - padding[1]
+    local first, last = math.max(-before, 0), math.min(apart, depth - before)
+    if last > first then
+      before = math.max(before, 0)
+      y = raw.pad(raw.narrow(y, 2, first, last - first), {0, 0, 0, 0, before, depth - before - (last - first)})
+      sum = sum and raw.add(sum, y) or y
+    end
+  end
+  if not sum then misfit("a padding of %d leaves nothing of the shape %s", padding[1], shape_text(shape)) end
+  if bias ~= nil then sum = raw.add(sum, view(base.tensor(bias, "the bias"), {core.shape(bias)[1], 1, 1, 1})) end
+  return alone and raw.squeeze(sum, 0) or sum
+end)
+
 -- Sizes [..., c, y, x] as {n, c, y, x}, all further dimensions in one; and the number of further ones.
 local function image_sizes(x)
   local shape = core.shape(x)
