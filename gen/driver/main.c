@@ -20,6 +20,7 @@ static const char usage[] =
     "  --check-finite        the programs look for the first value that is not finite, and say\n"
     "                        which it is; they are slower\n"
     "  --emit library        write a library, too: the model as functions for C and Fortran\n"
+    "  --emit python         write it with a module for Python\n"
     "  --library-name NAME   what its functions and files begin with; by default model\n"
     "  --search              find the settings of the plan that are quickest on a cluster; -D\n"
     "                        pins one, and -o writes the programs of the best (docs/search.md)\n"
@@ -174,8 +175,10 @@ static void set_planner(const char *name)
 static void set_emit(const char *what)
 {
   options.emit = what;
-  if (strcmp(what, "program") && strcmp(what, "library"))
-    usage_error(2, "--emit %s: tpgen writes a program, and with --emit library a library, too",
+  if (strcmp(what, "program") && strcmp(what, "library") && strcmp(what, "python"))
+    usage_error(2,
+                "--emit %s: tpgen writes a program, and with --emit library a library, too, with "
+                "--emit python one for Python",
                 what);
 }
 

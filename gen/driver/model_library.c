@@ -3,6 +3,7 @@
 #include "driver/driver.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <string.h>
 
 /* Whether a program has or includes a header of that name, which the library's would hide, or the
@@ -26,7 +27,7 @@ const char *model_library(void)
 {
   static const char *checked;
   const char *name = options.library_name ? options.library_name : plan_options->library_name;
-  if (options.emit ? strcmp(options.emit, "library") : !plan_options->emits_library) {
+  if (options.emit ? !strcmp(options.emit, "program") : !plan_options->emits_library) {
     if (options.library_name)
       usage_error(2, "--library-name %s: there is no library: write --emit library, too",
                   options.library_name);
@@ -91,12 +92,59 @@ static char *list_of(const char *what, const struct stacks *tensors, bool inputs
   return b.text;
 }
 
+/* "\"input\": (\"float32\", (20, 10), 0), ": what fills rows that a smaller batch lacks is a label
+   that the loss ignores, or 0. *smaller: whether there is such a label; then it says all that is
+   missing. */
+static char *inputs_table(const struct stacks *tensors, bool *smaller)
+{
+  static const char *const type[] = {
+      [F32] = "float32", [BF16] = "bfloat16", [I32] = "int32", [I64] = "int64", [BOOL] = "bool"};
+  struct buffer b = {0};
+  bool ignores = false, counts = false;
+  put_text(&b, "", 0);
+  for (int i = 0; i < tensors->n; i++) {
+    const int id = tensors->at[i].member.at[0];
+    const struct value *v = &graph->value[id];
+    int64_t fills = 0;
+    if (v->role != BATCH) continue;
+    counts |= v->init.kind == INIT_PRESENT;
+    if (v->init.kind == INIT_PRESENT) continue;
+    for (int k = 0; k < graph->nindex_use; k++)
+      if (graph->index_use[k].input == id && graph->index_use[k].ignores) {
+        fills = graph->index_use[k].ignored;
+        ignores = true;
+      }
+    put(&b, "\n    %s: (\"%s\", (", string_text(stack_text(&tensors->at[i])), type[v->type]);
+    for (int d = 0; d < v->shape.ndim; d++)
+      put(&b, d ? " %" PRId64 "," : "%" PRId64 ",", v->shape.size[d]);
+    put(&b, "), %" PRId64 "),", fills);
+  }
+  if (b.length) put(&b, "\n");
+  *smaller = ignores && !counts;
+  return b.text;
+}
+
+/* "input=..., target=..." */
+static char *example_of(const struct stacks *tensors)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int i = 0; i < tensors->n; i++) {
+    const struct value *v = &graph->value[tensors->at[i].member.at[0]];
+    if (v->role != BATCH || v->init.kind == INIT_PRESENT || !is_plain_name(v->name)) continue;
+    put(&b, "%s%s=...", b.length ? ", " : "", v->name);
+  }
+  return b.text;
+}
+
 static void add_filled(const char *file, const char *template, const struct stacks *tensors)
 {
   const char *name = model_library();
   int inputs, outputs, world = world_size();
   char *inputs_list = list_of("The inputs", tensors, true, &inputs);
   char *outputs_list = list_of("The outputs", tensors, false, &outputs);
+  bool smaller;
+  char *table = inputs_table(tensors, &smaller);
   struct buffer declarations = {0}, ranks = {0};
   for (int r = 0; r < world; r++) {
     put(&declarations, "extern const struct rank rank%d;\n", r);
@@ -108,8 +156,10 @@ static void add_filled(const char *file, const char *template, const struct stac
                      declarations.text, "many", world == 1 ? "One rank" : text("%d ranks", world),
                      "inputs", text("%d", inputs), "outputs", text("%d", outputs), "batches",
                      text("%d", takes_batches() ? plan_options->accumulate : 0), "inputs_list",
-                     inputs_list, "outputs_list", outputs_list, "data",
-                     target_syntax()->library_data, "source", target->source, NULL);
+                     inputs_list, "outputs_list", outputs_list, "inputs_table", table, "smaller",
+                     smaller ? "True" : "False", "example", example_of(tensors), "in_memory",
+                     target->streams ? "False" : "True", "data", target_syntax()->library_data,
+                     "source", target->source, NULL);
   add_file(file, whole, strlen(whole), false);
 }
 
@@ -132,6 +182,8 @@ void add_library_files(const struct stacks *tensors)
     plan_error(0, "a library has all ranks: leave out --ranks");
   add_filled(text("%s.h", name), "library.h", tensors);
   add_filled(text("%s.f90", name), "library.f90", tensors);
+  if (options.emit && !strcmp(options.emit, "python"))
+    add_filled(text("%s.py", name), "library.py", tensors);
   add_filled("library_names.h", "names.h", tensors);
   add_filled(text("library_ranks.%s", target->source), "ranks.c", tensors);
   add_filled("library_symbols.txt", "symbols.txt", tensors);

@@ -327,14 +327,15 @@ static void program_add_step(const struct class_files *names, int rank, const ch
 {
   reserve_kernel_names(rank);
   char *functions = functions_text(rank);
+  const char *factor = model_library() ? "learning_rate_factor" : "";
   char *head = fill(embedded_template("step_head.c"), "version", TPGEN_VERSION, "plan",
                     plan_shown(), "hash", plan_options->hash, "summary", summary_text(rank),
                     "ranks", ranks, "memory", names->memory, "indices", indices_legend(), NULL);
-  char *body = fill(embedded_template(text("step.%s", target->source)), "memory", names->memory,
-                    "tensors", names->tensors, "communicators", communicators_text(), "finite",
-                    includes_text(), "functions", text("%s%s", microbatch_text(), functions),
-                    "products", product_table(), "learning_rate",
-                    graph->loss == NONE ? "" : text("%s\n", learning_rate_text(functions)), NULL);
+  char *body = fill(
+      embedded_template(text("step.%s", target->source)), "memory", names->memory, "tensors",
+      names->tensors, "communicators", communicators_text(), "finite", includes_text(), "functions",
+      text("%s%s", microbatch_text(), functions), "products", product_table(), "learning_rate",
+      graph->loss == NONE ? "" : text("%s\n", learning_rate_text(functions, factor)), NULL);
   add_text(names->step, text("%s%s%s", head, body, program_text(names->name, tensors)));
   const char *on_device = target_syntax()->memory_is;
   add_text(names->memory,
@@ -385,18 +386,11 @@ bool multiplies_by_onednn(void)
   return false;
 }
 
-/* A name that needs no quotation marks, in a shell or in JSON. */
-static bool is_plain(const char *name)
-{
-  return *name &&
-         !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")];
-}
-
 /* Whether it is tokens that text is made to: tokens(), or of pairs [n, 2, sequence], whole numbers.
  */
 static bool is_of_texts(const struct value *v)
 {
-  if (v->role != BATCH || v->type != I32 || !is_plain(v->name)) return false;
+  if (v->role != BATCH || v->type != I32 || !is_plain_name(v->name)) return false;
   if (v->shape.ndim == 2) return v->init.kind == INIT_TOKENS && v->init.b == 0;
   return v->shape.ndim == 3 && v->shape.size[1] == 2 && v->init.kind == INIT_UNIFORM &&
          v->init.a == 0;
@@ -421,7 +415,7 @@ struct text_inputs text_inputs(void)
       others++;
   }
   if (!input || !target || !same_shape(input->shape, target->shape) || target->type != I32 ||
-      !is_plain(target->name))
+      !is_plain_name(target->name))
     return (struct text_inputs){0};
   const bool pairs = input->shape.ndim == 3;
   if (!pairs && (others || graph->loss == NONE)) return (struct text_inputs){0};

@@ -133,7 +133,7 @@ OP(log1p_back,     "...,...->...",         "a",            no_grad, "", "$a / (1
 OP(erf,            "...->...",             "a:max|a:min",  erf_grad,           "", "erff($a)", "")
 OP(erf_back,       "...,...->...",         "a",            no_grad,            "",
    "$a * 1.1283792f * expf(-$b * $b)", "")
-OP(erfinv,         "...->...", "a:max|a:min",       erfinv_grad,  "", "inverse_erf($a)", "")
+OP(erfinv,         "...->...", "",                  erfinv_grad,  "", "inverse_erf($a)", "")
 OP(lgamma,         "...->...", "",                  lgamma_grad,  "", "lgammaf($a)", "")
 OP(digamma,        "...->...", "",                  digamma_grad, "", "digamma($a)", "")
 OP(digamma_back,   "...,...->...", "a",             no_grad,      "", "$a * trigamma($b)", "")

@@ -233,7 +233,7 @@ const char *const *names_on_all_ranks(void);
 /* The lines that begin the update, or that compute the constants of a step; the functions that give
    learning rates. Only those that `code` has; NULL: all. */
 char *update_constants(const char *code);
-char *learning_rate_text(const char *code);
+char *learning_rate_text(const char *code, const char *factor);
 /* Whether updates of the step have such numbers; the members of struct constants that have those of
    all stages. */
 bool updates_have_numbers(void);

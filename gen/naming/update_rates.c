@@ -117,7 +117,7 @@ char *step_number_members(void)
   return b.text;
 }
 
-char *learning_rate_text(const char *code)
+char *learning_rate_text(const char *code, const char *factor)
 {
   struct buffer b = {0};
   for (int i = 0; i < plan_options->noptimizer; i++) {
@@ -129,7 +129,10 @@ char *learning_rate_text(const char *code)
     put(&b, "%s%s", b.length ? "\n" : "",
         fill(embedded_template("learning_rate.c"), "about", wrapped(head, " ", "// "), "name", name,
              "unused", has_word(o->rate, "t") ? "" : "  (void)t;\n", "rate",
-             wrapped(text("  return %s;", o->rate), " : ", "      "), NULL));
+             wrapped(*factor ? text("  return %s * (%s);", factor, o->rate)
+                             : text("  return %s;", o->rate),
+                     " : ", "      "),
+             NULL));
   }
   return b.text;
 }

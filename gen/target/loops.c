@@ -154,7 +154,7 @@ static void part_at(const struct kernel_builder *k, const struct op *op, borders
     }
   }
   part_at_letters(&k->loops, op, &l, apart);
-  if (strstr(op_row[op->kind].element, "$random")) part_at_cuts(&k->loops, op->out, apart);
+  if (draws_stream(op->kind)) part_at_cuts(&k->loops, op->out, apart);
 }
 
 /* The largest index. */
@@ -163,7 +163,7 @@ static int64_t farthest(const struct kernel_builder *k)
   int64_t most = 0;
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = &graph->op[k->group->body[n]];
-    bool is_whole_counted = strstr(op_row[op->kind].element, "$random") != NULL;
+    bool is_whole_counted = draws_stream(op->kind);
     for (int i = 0; i <= op->nin; i++) {
       int value = i < op->nin ? op->in[i] : op->out;
       int64_t size =

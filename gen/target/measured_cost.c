@@ -138,6 +138,8 @@ static const struct {
     {"trigamma(", {FUNCTION_SIN, FUNCTION_POW}},
     {"gelu_tanh_slope(", {FUNCTION_TANH, FUNCTION_COPY}},
     {"$random", {FUNCTION_POW, FUNCTION_COPY}}, /* ten rounds of multiplications */
+    {"$uniform", {FUNCTION_POW, FUNCTION_COPY}},
+    {"$normal", {FUNCTION_POW, FUNCTION_SIN}},
 };
 
 /* More than a copy takes, which the memory's rate has. A call hinders the loads of the elements

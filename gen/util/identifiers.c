@@ -151,3 +151,9 @@ char *identifier(const char *s)
     return text("n%08x", (unsigned)hash_bytes(HASH_START, s, length));
   return name;
 }
+
+bool is_plain_name(const char *name)
+{
+  return *name &&
+         !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")];
+}

@@ -257,6 +257,9 @@ char *identifier(const char *s);
 const char *spared_name(const char *name);
 bool is_word_of(const char *const *list, const char *s);
 
+/* Whether a name needs no quotation marks, in a shell, in JSON or in Python. */
+bool is_plain_name(const char *name);
+
 /* --------------------------------------------------------------------------------- json_text.c */
 
 /* Puts a member into an object, and a value into a list. */

@@ -5,6 +5,7 @@
 OF_MODEL const struct rank *rank;
 OF_MODEL const struct program *program;
 OF_MODEL void *rank_memory;
+OF_MODEL double learning_rate_factor = 1;
 OF_MODEL communicator *rank_communicators;
 
 bool is_average(const char *name)

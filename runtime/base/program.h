@@ -278,6 +278,9 @@ extern OF_MODEL const struct program *program;
 extern OF_MODEL void *rank_memory;                // program->bytes, from target_allocate
 extern OF_MODEL communicator *rank_communicators; // of program->groups
 
+// Of a library: its caller multiplies the plan's learning rate by it.
+extern OF_MODEL double learning_rate_factor;
+
 // The moving averages of the weights: states AVERAGE_PREFIX NAME. Whether that is one's name, and
 // whether the program has any.
 #define AVERAGE_PREFIX "optim.ema."

@@ -86,6 +86,7 @@ static struct saved_state enter(struct library *m)
   rank = m->rank;
   program = rank->program;
   rank_memory = m->memory;
+  learning_rate_factor = m->rate_factor;
   validations = m->validations;
   pending = NULL;
   if (m->ranks) target_use(m->ranks);
@@ -203,6 +204,7 @@ int library_open(MPI_Comm comm, const struct library_options *options, struct li
   m->everyone = MPI_COMM_NULL;
   m->folder.fd = -1;
   m->rank = library_ranks[0];
+  m->rate_factor = 1;
   if (options) m->options = *options;
   m->options.weights = options ? options->weights : NULL;
   const int status = take_ranks(m, comm) ? call(m, open_model, NULL) : LIBRARY_ERROR;
@@ -215,6 +217,46 @@ int library_open_fortran(MPI_Fint comm, const struct library_options *options,
                          struct library **model)
 {
   return library_open(MPI_Comm_f2c(comm), options, model);
+}
+
+// ---- the processes of mpirun -------------------------------------------------------------------
+
+static bool started_world; // by this library
+
+int library_open_world(const struct library_options *options, struct library **model)
+{
+  int started = 0;
+  MPI_Initialized(&started);
+  if (!started) {
+    int level;
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS) {
+      *model = NULL;
+      return LIBRARY_ERROR;
+    }
+    started_world = true;
+  }
+  return library_open(MPI_COMM_WORLD, options, model);
+}
+
+void library_leave_world(void)
+{
+  int ended = 0;
+  if (started_world && MPI_Finalized(&ended) == MPI_SUCCESS && !ended) MPI_Finalize();
+  started_world = false;
+}
+
+static bool scale_rate(struct library *m, void *with)
+{
+  const double factor = *(const double *)with;
+  if (!(factor >= 0) || !(factor <= 1e30))
+    return failed(&m->error, "a factor of the learning rate is 0 or more");
+  m->rate_factor = factor;
+  return true;
+}
+
+int library_scale_rate(struct library *m, double factor)
+{
+  return call(m, scale_rate, &factor);
 }
 
 void library_close(struct library *m)

@@ -41,6 +41,7 @@ struct library {
   struct members members;
   struct validations validations;
   int step;
+  double rate_factor;
   const void *const *batch; // of the step in work: whole tensors, or NULL
   struct folder folder;     // held while a save is in work
   void *stage;              // STAGED_BYTES

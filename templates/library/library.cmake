@@ -69,6 +69,23 @@ target_link_libraries(library INTERFACE ${library_needs})
 target_include_directories(library INTERFACE ${CMAKE_CURRENT_SOURCE_DIR})
 set_target_properties(library PROPERTIES OUTPUT_NAME $name$ LINKER_LANGUAGE ${library_language})
 
+# lib$name$.so, and beside it the module for Python, if there is one.
+set(python ${CMAKE_CURRENT_SOURCE_DIR}/$name$.py)
+if(EXISTS ${python})
+  option(BUILD_SHARED_LIBS "lib$name$.so, too" ON)
+endif()
+if(BUILD_SHARED_LIBS)
+  add_library(library_shared SHARED ${whole})
+  add_dependencies(library_shared library) # which makes the object
+  target_link_libraries(library_shared PRIVATE ${library_needs})
+  set_target_properties(library_shared PROPERTIES OUTPUT_NAME $name$ LINKER_LANGUAGE ${library_language})
+  install(TARGETS library_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+if(EXISTS ${python})
+  configure_file(${python} ${CMAKE_CURRENT_BINARY_DIR}/$name$.py COPYONLY)
+  install(FILES ${python} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+
 # The package names what pkg-config found by its files.
 set(needs "")
 foreach(one IN LISTS library_needs)

@@ -71,6 +71,11 @@ int $name$_open(MPI_Comm comm, const struct $name$_options *options, struct $nam
 // The same for Fortran's communicators.
 int $name$_open_fortran(MPI_Fint comm, const struct $name$_options *options, struct $name$ **model);
 
+// The same for all ranks of MPI_COMM_WORLD; the first such call starts MPI, if nothing has. At its
+// end the process then calls $name$_leave_world, which ends MPI. One rank needs no mpirun.
+int $name$_open_world(const struct $name$_options *options, struct $name$ **model);
+void $name$_leave_world(void);
+
 // Collective. Closes it; NULL: does nothing. After $NAME$_BROKEN by a call of MPI that failed, its
 // communicators are left to MPI.
 void $name$_close(struct $name$ *model);
@@ -97,6 +102,10 @@ int $name$_forward(struct $name$ *model, const void *const in[], void *const out
 // $name$_forward, for each of $NAME$_BATCHES batches in turn; NULL: the inputs are where
 // $name$_tensor says, which holds one batch. *loss: of the step, before the update.
 int $name$_step(struct $name$ *model, const void *const batch[], float *loss);
+
+// From the next step on the plan's learning rates are multiplied by the factor, 0 or more; it
+// belongs to no checkpoint.
+int $name$_scale_rate(struct $name$ *model, double factor);
 
 // The number of steps done, with those of a checkpoint.
 int $name$_steps(const struct $name$ *model);

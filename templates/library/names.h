@@ -20,6 +20,9 @@
 #define library_load         $name$_load
 #define library_save         $name$_save
 #define library_export       $name$_export
+#define library_open_world   $name$_open_world
+#define library_leave_world  $name$_leave_world
+#define library_scale_rate   $name$_scale_rate
 
 #define LIBRARY_OK        $NAME$_OK
 #define LIBRARY_ERROR     $NAME$_ERROR

@@ -21,6 +21,7 @@
 #define POSITIVE  "right for positive numbers alone"
 #define UNLIKE    "the outputs lie in different ways, and a row names one for all"
 #define PARTS     "right where no part splits what belongs together: depends on the number of ranks"
+#define DRAWN     "random numbers: what they are drawn for is finished before"
 #define POINTLESS "sines and cosines are never pending"
 
 #define BOTH             "P(max) -> P(max); P(min) -> P(min)"
@@ -36,6 +37,9 @@ static const struct left_out {
     {"scale", BOTH, POSITIVE},
     {"log", "P(min) -> P(min)", POSITIVE},
     {"log1p", "P(min) -> P(min)", POSITIVE},
+    {"digamma", "P(min) -> P(min)", POSITIVE},
+    {"uniform_like", "P(sum) -> R; P(max) -> R; P(min) -> R", DRAWN},
+    {"normal_like", "P(sum) -> R; P(max) -> R; P(min) -> R", DRAWN},
     {"sqrt", "P(min) -> P(min)", POSITIVE},
     {"rsqrt", "P(min) -> P(max)", TURNS},
     {"running",

@@ -103,7 +103,8 @@ static struct number named(void)
        at);
   memcpy(name, at, n);
   at += n;
-  if (!strcmp(name, "random")) return random_here();
+  if (!strcmp(name, "random") || !strcmp(name, "uniform") || !strcmp(name, "normal"))
+    return random_here();
   if (n > 1) return whole((double)number_of(op, name));
   if (*name == 's') return real(op->scalar);
   int i = *name - 'a';
@@ -415,13 +416,15 @@ static bool has_name(const char *numbers, const char *name, size_t n)
   return false;
 }
 
-/* The words behind `$` in an element: numbers of the row's, or `random`, `noted`, `now`. */
+/* The words behind `$` in an element: numbers of the row's, or `random` and the like, `noted`,
+   `now`. */
 static void check_words(const struct op_row *row)
 {
   for (const char *c = row->element; (c = strchr(c, '$'));) {
     size_t n = strspn(++c, "abcdefghijklmnopqrstuvwxyz");
     must(n < 2 || has_name(row->numbers, c, n) || !strncmp(c, "random", n) ||
-             !strncmp(c, "noted", n) || !strncmp(c, "now", n),
+             !strncmp(c, "uniform", n) || !strncmp(c, "normal", n) || !strncmp(c, "noted", n) ||
+             !strncmp(c, "now", n),
          "%s has no number %.*s", row->name, (int)n, c);
   }
 }
@@ -475,8 +478,9 @@ static void test_rows_fit_together(void **state)
     int nin = own ? MAX_INPUTS : inputs_of(row->rule), stacks = 0;
     unsigned used = operands(row->element, nin);
     must(!(used & (used + 1)), "%s leaves out an operand", row->name);
-    /* The buffer of `running` is read in its gradient alone. */
-    int read = nin - (k == OP_running);
+    /* The buffer of `running` is read in its gradient alone; random numbers are of a place. */
+    const bool of_places = k == OP_uniform_like || k == OP_normal_like;
+    int read = nin - (k == OP_running || of_places);
     must(!*row->element || own || used + 1 == 1u << read, "%s does not use all operands",
          row->name);
     must(*row->rule || (!*row->linear && !*row->element), "%s has no rule", row->name);

@@ -93,7 +93,7 @@ lost() {
 
 # ---- lost ranks ---------------------------------------------------------------------------------
 
-place='in MPI_[A-Z][a-z_]+ \([a-z_0-9]+\.c:[0-9]+\)(, which plans/[a-z/0-9]+\.lua:[0-9]+ asks for)?'
+place='in MPI_[A-Z][a-z_]+ \([a-z_0-9]+\.c:[0-9]+\)(, which plans/[a-z_/0-9]+\.lua:[0-9]+ asks for)?'
 slower=0 how="the job was ended while it waited $place"
 # mpirun takes its time: the ranks see by themselves who is gone. One that broadcasts by MPI need not wait.
 [ $transport != mpi ] || { slower=200 how="(nothing moves $place|the server cannot go on)"; }

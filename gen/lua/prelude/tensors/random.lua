@@ -18,7 +18,7 @@ end
 
 -- Whole numbers from low to high - 1.
 local function whole(x, low, high, dtype)
-  if high == nil then low, high = 0, low end
+  if high == nil then low, high = 0, low elseif low == nil then low = 0 end
   local most = 1 << 24 -- so many numbers are drawn
   low, high = base.whole(low, "low", -most, most), base.whole(high, "high", -most, most)
   if high <= low or high - low > most then misfit("high is above low, by at most 2^24: not %d and %d", low, high) end
@@ -29,20 +29,21 @@ end
 --- Each step draws them anew, from the plan's seed: the same on every mesh. A validation draws the same ones in each of its
 --- batches.
 --- F.randn_like(input, dtype?): of the tensor's sizes and type, with mean 0 and deviation 1.
-method("randn_like", function(input, dtype, layout, device, requires_grad, memory_format)
+method("randn_like", function(input, dtype, layout, device, pin_memory, memory_format)
   return raw.to(drawn("normal_like", input), floats(input, dtype))
 end)
 --- F.rand_like(input, dtype?): likewise, from 0 to 1.
-method("rand_like", function(input, dtype, layout, device, requires_grad, memory_format)
+method("rand_like", function(input, dtype, layout, device, pin_memory, memory_format)
   return raw.to(drawn("uniform_like", input), floats(input, dtype))
 end)
 --- F.randint_like(input, low, high, dtype?): likewise, whole numbers from `low` to `high - 1`.
-method("randint_like", function(input, low, high, dtype, layout, device, requires_grad, memory_format)
+method("randint_like", function(input, low, high, dtype, layout, device, pin_memory, memory_format)
   return whole(input, low, high, dtype == nil and core.type(input) or dtype)
 end)
---- F.bernoulli(input): 1 with the probability that each element is, else 0.
-method("bernoulli", function(input)
-  return raw.to(raw.lt(drawn("uniform_like", input), input), core.type(input))
+--- F.bernoulli(input, p?): 1 with the probability p, else 0, of the tensor's sizes and type; without p each element is the
+--- probability.
+method("bernoulli", function(input, p)
+  return raw.to(raw.lt(drawn("uniform_like", input), p == nil and input or p), core.type(input))
 end)
 
 -- A batch's input that each step draws: of the description's sizes, placed as the function places a tensor.
