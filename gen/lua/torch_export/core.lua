@@ -96,7 +96,7 @@ end
 for name, shift in pairs{["bitwise_left_shift"] = raw.mul, ["bitwise_right_shift"] = raw.floor_divide} do
   operators[name] = function(a)
     local by = a.other
-    by = is_tensor(by) and raw.to(raw.exp(raw.mul(raw.to(by, "float32"), math.log(2))), "int32") or 1 << by
+    by = is_tensor(by) and torch.whole_power(raw.full({}, 2, "int32"), raw.to(by, "int32"), "int32") or 1 << by
     if not is_tensor(a.self) then fail("%s of a number is not supported", name) end
     return raw.to(shift(raw.to(a.self, "int32"), by), core.type(a.self))
   end

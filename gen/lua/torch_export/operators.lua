@@ -172,19 +172,46 @@ operators.rsub = function(a)
   return operators.sub{self = a.other, other = a.self, alpha = a.alpha}
 end
 
--- Of whole numbers a whole number, exact up to 2^24 where the exponent is a tensor.
+-- x to the power y of whole numbers, 0 or more, by squares: a factor for each bit of y that is 1. No square is computed that
+-- no later bit needs, for it might be too large.
+local function whole_power(x, y, kind)
+  local function number(v) return raw.full({}, v, kind) end
+  if not is_tensor(y) then
+    local product = raw.full({}, 1, kind)
+    while y > 0 do
+      if y % 2 == 1 then product = raw.mul(product, x) end
+      y = y // 2
+      if y > 0 then x = raw.mul(x, x) end
+    end
+    return product
+  end
+  local product, rest = number(1), y
+  for bit = 0, 5 do
+    product = raw.mul(product, raw.where(raw.eq(raw.remainder(rest, 2), 1), x, number(1)))
+    rest = raw.floor_divide(rest, 2)
+    if bit < 5 then
+      x = raw.where(raw.gt(rest, 0), x, number(1))
+      x = raw.mul(x, x)
+    end
+  end
+  return product
+end
+torch.whole_power = whole_power
+
+-- Of whole numbers a whole number. To a negative power only 1 and -1 are not 0.
 operators.pow = function(a)
   local x, y = a.self, a.exponent
   local function is_whole(v) return is_tensor(v) and not base.is_floating(v) or math.type(v) == "integer" end
   if not is_tensor(x) and not is_tensor(y) or not (is_whole(x) and is_whole(y)) then return raw.pow(x, y) end
   local kind = is_tensor(x) and core.type(x) or core.type(y)
-  if not is_tensor(y) and y >= 0 and y <= 16 then
-    local product = raw.add(raw.mul(x, 0), 1)
-    for _ = 1, y do product = raw.mul(product, x) end
-    return product
+  if not is_tensor(x) then x = raw.full({}, x, kind) end
+  if not is_tensor(y) then
+    if y < 0 then fail("pow: whole numbers to negative powers are not supported") end
+    return raw.add(whole_power(x, y, kind), raw.mul(x, 0))
   end
-  local function float(v) return is_tensor(v) and raw.to(v, "float32") or v end
-  return raw.to(raw.round(raw.pow(float(x), float(y))), kind)
+  local is_unit = raw.logical_or(raw.eq(x, 1), raw.eq(x, -1))
+  local to_positive = raw.where(raw.logical_and(raw.lt(y, 0), raw.logical_not(is_unit)), raw.full({}, 0, kind), x)
+  return whole_power(to_positive, raw.abs(y), kind)
 end
 operators.reciprocal = function(a) return raw.div(1, a.self) end
 operators.hardtanh = function(a) return raw.clamp(a.self, a.min_val or -1, a.max_val or 1) end

@@ -196,6 +196,15 @@ def ordered():
         yield from (F.max_unpool2d(y, i, 2), F.max_pool1d(x, 3, 2, 1, return_indices=True)[1] * w[:, :, :3])
         whole = (10 * x.detach()).int()
         yield from ((whole & 6) * w, (whole | 5) * w, (whole ^ (9 * w.detach()).int()) * w, (whole << 2) * w, (whole >> 1) * w, whole ** 2 * w)
+        shifts, powers = (0, 15, 19, 21, 25, 30), (1, 10, 15, 17, 18, 19)
+        by, of = torch.tensor(shifts, dtype=torch.int32), torch.tensor(powers, dtype=torch.int32)
+        one = whole * 0 + 1
+
+        def are(y, numbers): # by their last digits
+            return (y % 1000 == torch.tensor([n % 1000 for n in numbers])) * w
+        yield from (are(one << by, [1 << k for k in shifts]), are((one << 30) >> by, [1 << 30 - k for k in shifts]))
+        yield from (are((3 * one) ** of, [3 ** k for k in powers]), are((one * 7) ** 11, 6 * [7 ** 11]))
+        yield from ((((one - 2) ** -of) == torch.where(of % 2 == 0, 1, -1)) * w, ((3 * one) ** -of == 0) * w)
         y = torch.zeros(4, 5, 6)
         y[4:] = 1.0
         y[:, 2:2], y[0:-4, 1:3] = 3.0, 2.0
