@@ -13,7 +13,8 @@
 --
 -- tpgen plans/dpo.lua --help lists the settings.
 
-local families, causal_lm, preference = require "lib.families", require "lib.causal_lm", require "lib.preference"
+local families, causal_lm = require "lib.families", require "lib.causal_lm"
+local preference, training = require "lib.preference", require "lib.training"
 
 local c = args.config and families.read(args.config) or families.small{model_type = "llama"}
 local args = causal_lm.settings(c, {"n_layers", "seq", "pad"}, {}, 1024, {preference.settings})
@@ -35,7 +36,7 @@ local function forward(model, batch)
   local better = policy:select(1, 0):sum() / tokens:select(1, 0):sum()
   return {loss = args.sft > 0 and loss:mean() - args.sft * better or loss:mean(), rewards = rewards}
 end
-return train(preference.options(args, p, {
+return train(training.options(args, p, {
   model = model, batch = batch, names = names, forward = forward,
   loss = function(output) return output.loss end,
   metrics = function(output) return preference.metrics(output.rewards) end,

@@ -6,7 +6,8 @@
 --
 -- tpgen plans/reward.lua --help lists the settings.
 
-local families, causal_lm, preference = require "lib.families", require "lib.causal_lm", require "lib.preference"
+local families, causal_lm = require "lib.families", require "lib.causal_lm"
+local preference, training = require "lib.preference", require "lib.training"
 
 local c = args.config and families.read(args.config) or families.small{model_type = "llama"}
 local args = causal_lm.settings(c, {"n_layers", "seq", "pad"}, {}, 1024, {})
@@ -18,7 +19,7 @@ local function forward(model, batch)
   local scores = model(preference.samples(batch.input)):squeeze(-1)
   return (scores * preference.last_token(batch.target)):sum(-1):view(-1, 2)
 end
-return train(preference.options(args, p, {
+return train(training.options(args, p, {
   model = model, batch = batch, names = names, forward = forward,
   loss = function(scores) return -F.logsigmoid(scores:select(1, 0) - scores:select(1, 1)):mean() end,
   metrics = preference.metrics,

@@ -208,7 +208,7 @@ bool draws_stream(enum op_kind kind)
 bool knows_step(const struct op *op)
 {
   const char *element = op->kind == OP_custom ? "" : op_row[op->kind].element;
-  bool knows = (op->kind != OP_custom && draws_stream(op->kind)) || strstr(element, "$now");
+  bool knows = draws_stream(op->kind) || strstr(element, "$now");
   for (int k = 0; k < op->nbody; k++) knows |= knows_step(&graph->op[op->body[k]]);
   return knows;
 }

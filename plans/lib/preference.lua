@@ -3,8 +3,6 @@
 -- A batch has input [pairs, 2, tokens] and target, the token behind each, or -100 where it is no part of an answer: run.sh makes
 -- it of --data FILE.jsonl with lines {"prompt", "chosen", "rejected"}.
 
-local training = require "lib.training"
-
 local M = {}
 
 M.settings = {
@@ -65,11 +63,6 @@ function M.last_token(target)
   local places = F.arange(labels.shape[2])
   local last = F.where(labels:ne(-100), places, -1):amax(-1, true) + 1
   return places:eq(last):float()
-end
-
--- Trains by these losses: what train takes besides.
-function M.options(args, p, options)
-  return training.options(args, p, options)
 end
 
 return M

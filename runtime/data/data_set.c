@@ -27,7 +27,7 @@ struct set_input {
 static bool is_safetensors(const char *path)
 {
   const size_t length = strlen(path);
-  return (length > 12 && strcmp(path + length - 12, ".safetensors") == 0) ||
+  return safetensors_is_named(path) ||
          (length > 11 && strcmp(path + length - 11, ".index.json") == 0);
 }
 

@@ -328,6 +328,12 @@ static bool read_header(struct safetensors *file, uint64_t size, struct failure 
   return ok;
 }
 
+bool safetensors_is_named(const char *path)
+{
+  const size_t length = strlen(path);
+  return length > 12 && strcmp(path + length - 12, ".safetensors") == 0;
+}
+
 bool safetensors_open(struct safetensors *file, const char *path, struct failure *why)
 {
   uint64_t size = 0;

@@ -58,6 +58,9 @@ struct run {
 // Bits of an element; 0 for an unknown dtype.
 unsigned safetensors_bits(const char *dtype);
 
+// Whether the path ends as that of such a file.
+bool safetensors_is_named(const char *path);
+
 // Opens and validates a file like the reference library; also refuses duplicate keys. False, and
 // why, with the file's name, if it is invalid; then nothing is left open.
 bool safetensors_open(struct safetensors *file, const char *path, struct failure *why);

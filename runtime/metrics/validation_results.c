@@ -25,7 +25,6 @@ void validations_note(int step, double loss, double measured)
   struct validations *v = &validations;
   v->step = step;
   v->loss = loss;
-  v->measure = measured;
   if (measured == measured &&
       (v->best_step == 0 || (takes_greatest ? measured > v->best : measured < v->best))) {
     v->best = measured;

@@ -8,10 +8,9 @@
 struct validations {
   int step; // of the last one; 0: none yet
   double loss;
-  double measure; // the loss, or the number that --best names: it decides which one is best
-  int best_step;  // of the best one
-  double best;    // its measure
-  int without;    // the number of later ones that were no better
+  int best_step; // of the best one
+  double best;   // its measure: the loss, or the number that --best names
+  int without;   // the number of later ones that were no better
 };
 extern OF_MODEL struct validations validations;
 

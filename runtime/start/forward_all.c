@@ -2,7 +2,6 @@
 #include "start/forward_all.h"
 
 #include <stdio.h>
-#include <string.h>
 #include "base/clock.h"
 #include "base/program.h"
 #include "base/target.h"
@@ -10,6 +9,7 @@
 #include "checkpoint/across_ranks.h"
 #include "data/batches.h"
 #include "data/tokens.h"
+#include "formats/safetensors.h"
 #include "tensors/integer_inputs.h"
 #include "tensors/row_bounds.h"
 
@@ -26,12 +26,6 @@ static bool outputs_have_rows(const char *file, struct failure *why)
   return true;
 }
 
-static bool is_one_file(const struct options *o)
-{
-  const size_t length = strlen(o->data[0]);
-  return !o->data[1] && length > 12 && strcmp(o->data[0] + length - 12, ".safetensors") == 0;
-}
-
 static bool is_due;
 
 bool forward_all_is_due(void)
@@ -44,7 +38,7 @@ bool forward_all_open(const struct options *o, struct failure *why)
   const char *const *files = o->evaluate ? o->validate : o->data;
   struct failure unfit;
   if (!files[0] || (!o->evaluate && tokens_of_batch() > 0)) return true;
-  is_due = o->evaluate || !is_one_file(o);
+  is_due = o->evaluate || o->data[1] || !safetensors_is_named(o->data[0]);
   if (!batches_open(FORWARD, files, o->tokens, is_due ? why : &unfit)) {
     batches_close_one(FORWARD);
     return !is_due;

@@ -20,6 +20,7 @@
 #include "checkpoint/across_ranks.h"
 #include "data/batches.h"
 #include "data/tokens.h"
+#include "formats/safetensors.h"
 #include "metrics/metrics.h"
 #include "metrics/validation.h"
 #include "start/dry_run.h"
@@ -200,9 +201,7 @@ static bool run_steps(const struct options *o, int first, int *last, bool *early
 static bool is_of_one_batch(const struct options *o)
 {
   const char *path = o->data[0];
-  const size_t length = path ? strlen(path) : 0;
-  const bool tokens = tokens_of_batch() > 0 &&
-                      (o->tokens || length < 12 || strcmp(path + length - 12, ".safetensors") != 0);
+  const bool tokens = tokens_of_batch() > 0 && (o->tokens || !path || !safetensors_is_named(path));
   return program->loss < 0 && path && !tokens && !forward_all_is_due();
 }
 

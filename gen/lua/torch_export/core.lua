@@ -10,6 +10,8 @@ local FLOATS = {float32 = true, bfloat16 = true}
 local function type_of(x) return constants.is(x) and x.type or core.type(x) end
 local function is_float(x) return FLOATS[core.type(x)] or false end
 local function floats(x) return is_float(x) and x or raw.to(x, "float32") end
+local function plain_tensor(v) return constants.is(v) and constants.tensor(v) or v end
+torch.floats, torch.plain_tensor = floats, plain_tensor
 
 -- f of the tensor as floats, in the tensor's own type.
 local function through_floats(x, f)
@@ -145,6 +147,7 @@ local function with_indices(f)
     return is_float(x) and values or raw.to(values, core.type(x)), indices
   end
 end
+torch.with_indices = with_indices
 for _, name in ipairs{"max", "min"} do
   local f, of_two = raw[name], name == "max" and "maximum" or "minimum"
   operators[name] = function(a)
@@ -493,7 +496,6 @@ local function flat_index(at)
   return base.view(raw.expand(at.index, at.shape), {base.elements(at.shape)})
 end
 
-local function plain_tensor(v) return constants.is(v) and constants.tensor(v) or v end
 
 operators.index = function(a)
   local x = plain_tensor(a.self)

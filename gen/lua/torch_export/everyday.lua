@@ -4,7 +4,7 @@ local core, base = ...
 local raw, fail, torch = base.raw, base.fail, base.torch
 local operators, is_tensor = base.torch_operators, core.is_tensor
 
-local function floats(x) return base.is_floating(x) and x or raw.to(x, "float32") end
+local floats = torch.floats
 
 -- -------------------------------------------------------------------------------------------- losses
 

@@ -5,22 +5,12 @@ local core, base = ...
 local raw, constants, fail, torch = base.raw, base.constants, base.fail, base.torch
 local operators, is_tensor = base.torch_operators, core.is_tensor
 
-local function floats(x) return base.is_floating(x) and x or raw.to(x, "float32") end
-local function plain_tensor(v) return constants.is(v) and constants.tensor(v) or v end
-
--- f of floats, whose first result is of the tensor's own type.
-local function by_floats(f)
-  return function(a)
-    local x = a.self
-    local values, indices = f(floats(x), a)
-    return base.is_floating(x) and values or raw.to(values, core.type(x)), indices
-  end
-end
+local floats, plain_tensor, with_indices = torch.floats, torch.plain_tensor, torch.with_indices
 
 -- --------------------------------------------------------------------------------- up to each element
 
 for _, name in ipairs{"cummax", "cummin"} do
-  operators[name] = by_floats(function(x, a) return raw[name](x, a.dim) end)
+  operators[name] = with_indices(function(x, a) return raw[name](x, a.dim) end)
 end
 operators.logcumsumexp = function(a)
   local x = a.self
@@ -64,9 +54,9 @@ local function kth(x, k, dim, keepdim)
   end
   return taken(values), taken(indices)
 end
-operators.kthvalue = by_floats(function(x, a) return kth(x, a.k, a.dim, a.keepdim) end)
+operators.kthvalue = with_indices(function(x, a) return kth(x, a.k, a.dim, a.keepdim) end)
 -- Of all elements, the gradient goes to all that are the median, in equal parts.
-operators.median = by_floats(function(x, a)
+operators.median = with_indices(function(x, a)
   if a.dim ~= nil then return kth(x, (core.shape(x)[base.dimension(core.shape(x), a.dim) + 1] + 1) // 2, a.dim, a.keepdim) end
   local flat = raw.flatten(x)
   local y = kth(raw.detach(flat), (core.shape(flat)[1] + 1) // 2, 0)

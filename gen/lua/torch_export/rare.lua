@@ -7,8 +7,7 @@ local operators, on_complex = base.torch_operators, torch.on_complex
 local complex, is_complex, zeros_of, shape_of = torch.complex, torch.is_complex, torch.zeros_of, torch.shape_of_either
 
 local function is_float(x) return base.is_floating(x) end
-local function floats(x) return is_float(x) and x or raw.to(x, "float32") end
-local function plain_tensor(v) return constants.is(v) and constants.tensor(v) or v end
+local floats, plain_tensor = torch.floats, torch.plain_tensor
 
 -- ------------------------------------------------------------------------------------ by polynomials
 

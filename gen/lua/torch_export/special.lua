@@ -4,8 +4,7 @@ local core, base = ...
 local raw, constants, fail, torch = base.raw, base.constants, base.fail, base.torch
 local operators, on_complex, is_tensor = base.torch_operators, torch.on_complex, core.is_tensor
 
-local function floats(x) return base.is_floating(x) and x or raw.to(x, "float32") end
-local function plain_tensor(v) return constants.is(v) and constants.tensor(v) or v end
+local floats, plain_tensor = torch.floats, torch.plain_tensor
 
 -- ------------------------------------------------------------------------------------- second names
 

@@ -170,8 +170,8 @@ local function is_fresh(sizes, what)
 end
 
 -- Inside forward these are tensors: zeros{...} is F.zeros{...}, and randn{...} is F.randn{...}, drawn anew in each step.
-local function made_in_forward(what, d, value)
-  if what == "zeros" or what == "ones" then return of.full(d.shape, value, d.type) end
+local function made_in_forward(what, d)
+  if what == "zeros" or what == "ones" then return of.full(d.shape, d.a, d.type) end
   if not RANDOM[what] then fail("%s describes an input of the step: it belongs in the batch", what) end
   return base.drawn_input(d, function(x) return x end)
 end
@@ -182,7 +182,7 @@ local function describe(what, init, a, b, types)
     keys_of(sizes, what)
     local shape, name = base.sizes(sizes, what), type_among(types, sizes, what)
     local fresh = is_fresh(sizes, what)
-    if core.recording() then return made_in_forward(what, {shape = shape, init = init, a = a, b = b, type = name}, a) end
+    if core.recording() then return made_in_forward(what, {shape = shape, init = init, a = a, b = b, type = name}) end
     core.parameter(what, shape, init, a, b) -- checks the shape
     local d = base.make("description", {shape = base.sizes(sizes, what)})
     described[d] = {shape = shape, init = init, a = a, b = b, type = name, line = core.line(),
