@@ -194,7 +194,8 @@ static char *validated_text(void)
   struct buffer b = {0};
   const char *line = plan_options->validated;
   if (!line) return "";
-  put(&b, "static const struct validated validated[] = {\n");
+  put(&b, "// The metrics of a validation, and how the numbers of its batches become one.\n"
+          "static const struct validated validated[] = {\n");
   while (*line) {
     const int name = (int)strcspn(line, " "), all = (int)strcspn(line, "\n");
     put(&b, "    {\"%.*s\", %.*s},\n", name, line, all - name - 1, line + name + 1);

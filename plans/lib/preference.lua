@@ -41,7 +41,8 @@ function M.of_pairs(args, policy, reference, tokens)
   local margin = reward:select(1, 0) - reward:select(1, 1)
   local loss
   if args.preference == "sigmoid" then
-    loss = -(F.logsigmoid(args.beta * margin) * (1 - args.smoothing) + F.logsigmoid(-args.beta * margin) * args.smoothing)
+    loss = -F.logsigmoid(args.beta * margin)
+    if args.smoothing > 0 then loss = loss * (1 - args.smoothing) - F.logsigmoid(-args.beta * margin) * args.smoothing end
   elseif args.preference == "hinge" then
     loss = (1 - args.beta * margin):relu()
   else
