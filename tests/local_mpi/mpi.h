@@ -18,7 +18,13 @@ typedef struct {
 typedef void MPI_User_function(void *in, void *inout, int *n, MPI_Datatype *type);
 typedef void MPI_Comm_errhandler_function(MPI_Comm *comm, int *error, ...);
 
-enum { MPI_SUCCESS = 0, MPI_PROC_NULL = -2, MPI_THREAD_FUNNELED = 1, MPI_MAX_ERROR_STRING = 256 };
+enum {
+  MPI_SUCCESS = 0,
+  MPI_PROC_NULL = -2,
+  MPI_THREAD_FUNNELED = 1,
+  MPI_THREAD_MULTIPLE = 3,
+  MPI_MAX_ERROR_STRING = 256
+};
 enum { MPI_UNDEFINED = -1, MPI_COMM_NULL = -1, MPI_COMM_WORLD = 0, MPI_REQUEST_NULL = -1 };
 enum { MPI_COMM_TYPE_SHARED = 1, MPI_INFO_NULL = 0, MPI_ERRHANDLER_NULL = 0 };
 enum {
