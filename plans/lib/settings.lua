@@ -108,6 +108,7 @@ M.documents = {
   title = "documents",
   {"documents", nil, "the token that ends a document; by default the text is one document", type = "count"},
   {"longest", nil, "with documents: the tokens of the longest one", type = "size"},
+  {"packed", false, "as masked, and a sample is several conversations, one behind the other, that do not see each other"},
 }
 
 -- Adapters: match is the layers that have one by default.
