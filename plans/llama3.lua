@@ -235,7 +235,7 @@ p.shard(model, model.tok_embeddings, model.layers, {model.norm, model.output})
 
 return train(training.options(args, p, {
   model = model,
-  batch = training.next_token_batch(args, p, vocab, seq, {documents = eos, longest = longest}),
+  batch = training.next_token_batch(args, p, vocab, seq, {documents = eos, longest = longest}, args.packed),
   loss = training.next_token_loss,
   -- What a Hugging Face model's files call the weights.
   names = {

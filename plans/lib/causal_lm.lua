@@ -375,7 +375,7 @@ end
 function M.train(c, args)
   local p, model, names = M.build(c, args, args.documents or args.packed)
   return train(training.next_token(args, p, model, c.vocab, c.seq, names,
-    {documents = args.documents, longest = args.longest}))
+    {documents = args.documents, longest = args.longest}, args.packed))
 end
 
 return M

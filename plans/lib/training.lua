@@ -45,10 +45,10 @@ function M.next_token_loss(logits, batch)
 end
 
 -- The batch of a language model: tokens, and of each the next one. more: options of tokens(). With args.masked files of samples
--- say what is learned: their labels may be -100. With args.packed they say, too, where a document ends.
-function M.next_token_batch(args, p, vocab, seq, more)
+-- say what is learned: their labels may be -100. With packed they say, too, where a document ends.
+function M.next_token_batch(args, p, vocab, seq, more, packed)
   more = more or {}
-  if args.packed then
+  if packed then
     if more.documents then error("packed and documents: where a document ends, samples say or a token") end
     return p.distribute{
       input = tokens(vocab, {ends = "ends", longest = more.longest}){p.batch, seq},
@@ -67,10 +67,10 @@ end
 
 -- The options of a language model that learns from a text of tokens which one comes next. names: as train's; more: options of
 -- tokens().
-function M.next_token(args, p, model, vocab, seq, names, more)
+function M.next_token(args, p, model, vocab, seq, names, more, packed)
   return M.options(args, p, {
     model = model,
-    batch = M.next_token_batch(args, p, vocab, seq, more),
+    batch = M.next_token_batch(args, p, vocab, seq, more, packed),
     loss = M.next_token_loss,
     names = names,
   })
