@@ -55,6 +55,9 @@ struct candidate {
   unsigned char v[MOST_SEARCHED];
   int tried;             /* the index of its outcome, or NONE */
   double seconds, bytes; /* by the closed form */
+  struct {
+    double seconds, bytes;
+  } way[2]; /* the same if gradients of micro-batches are reduced each, and as one sum */
   double order;
 };
 
@@ -135,7 +138,9 @@ char *settings_text(const struct search_space *s, const struct candidate *c);
    recompute. */
 struct probes {
   struct model_figures of[MOST_PROBED];
-  double fixed; /* the part of a batch's time that does not grow with its samples */
+  /* The part of a batch's time that does not grow with its samples, and that of a step, which
+     micro-batches share. */
+  double fixed, once;
   /* Of tensor and of sequences, by the index of a value: on so many ranks the layers take the time
      of one device divided by the ranks, by this factor more. */
   double seconds[2][UINT8_MAX];
@@ -144,6 +149,8 @@ struct probes {
   double bytes[MOST_PROBED][2];
 };
 
+/* A sum reads a gradient, and reads and writes its sum: three of an update's seven passes. */
+#define ADDING (3.0 / 7)
 /* Sets the seconds and bytes of a candidate: an order, no truth. */
 void estimate(const struct search_space *s, const struct probes *p, struct candidate *c);
 
