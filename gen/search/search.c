@@ -34,10 +34,10 @@ enum {
 };
 /* The rounds end when what is left is estimated to take so much longer than the best; so do
    neighbours that are tried, and meshes whose choices are varied. */
-static const double HOPELESS = 1.04, CLOSE = 1.02, FAR = 1.4, FAR_LEADER = 1.1,
+static const double HOPELESS = 1.02, CLOSE = 1.02, FAR = 1.4, FAR_LEADER = 1.1,
                     FAR_SMALL_LEADER = 1.5, FAR_NEAR = 1.15, NEARLY = 1.05, TIES = 1.005;
 /* A part of the memory that leaves room for what the closed form does not know. */
-static const double ROOMY = 0.75;
+static const double ROOMY = 0.75, FAR_ROOMY = 1.2;
 
 struct search {
   struct search_space *space;
@@ -633,7 +633,7 @@ static bool is_tight(const struct search *s, const struct candidate *c)
    estimate, or not fit: beside them the first ones of their shapes that are not tight. */
 static int add_roomy(const struct search *s, struct candidate *round, int n)
 {
-  const double most = s->list[0].order * FAR;
+  const double most = s->list[0].order * FAR_ROOMY;
   const int first = n;
   for (int i = 0; i < s->n && n < first + MOST_ROOMY && s->list[i].order <= most; i++) {
     if (is_tight(s, &s->list[i])) continue;
@@ -664,6 +664,28 @@ static int choose_first(const struct search *s, struct candidate *round)
   return add_roomy(s, round, n);
 }
 
+/* The index of the candidate that has the other value of the setting, and is else equal; or NONE.
+ */
+static int index_with(const struct found *f, const struct candidate *c, int setting, int value)
+{
+  struct candidate other = *c;
+  other.v[setting] = (unsigned char)value;
+  leave_out_uncounted(f->space, &other);
+  return index_of_tried(f, &other);
+}
+
+/* Whether it is a tried one that fits, but makes more again: that takes longer, unless memory kept
+   the tried one from adding up whole gradients. */
+static bool only_makes_more_again(const struct search *s, const struct candidate *c)
+{
+  const int again = s->space->of_kind[SEARCH_RECOMPUTE];
+  if (again == NONE || !c->v[again] || s->space->at[again].pinned) return false;
+  const int at = index_with(s->found, c, again, 0);
+  if (at == NONE) return false;
+  const struct evaluated *o = outcome_at(s->found->tried[at].tried);
+  return candidate_fits(s->space, o) && o->decided.gradients != REDUCED_EACH;
+}
+
 static int choose_next(const struct search *s, int number, struct candidate *round)
 {
   const double most = best_seconds(s->found) * HOPELESS;
@@ -671,6 +693,7 @@ static int choose_next(const struct search *s, int number, struct candidate *rou
   for (int i = 0; i < s->n && n < ROUND; i++) {
     if (index_of_tried(s->found, &s->list[i]) != NONE) continue;
     if ((n >= LEAST_OF_ROUND || number >= LEAST_ROUNDS) && s->list[i].order > most) break;
+    if (only_makes_more_again(s, &s->list[i])) continue;
     int alike = 0;
     for (int other = 0; other < n; other++)
       alike += same_shape_of(s->space, &round[other], &s->list[i]);
@@ -815,16 +838,6 @@ static void try_near(struct search *s, struct near *near, bool of_pipeline)
   while (n < near->n && n < VARIED && near->at[n].order < best * (n < first ? FAR_NEAR : CLOSE))
     n++;
   try_candidates(s, near->at, n);
-}
-
-/* The index of the candidate that has the other value of the setting, and is else equal; or NONE.
- */
-static int index_with(const struct found *f, const struct candidate *c, int setting, int value)
-{
-  struct candidate other = *c;
-  other.v[setting] = (unsigned char)value;
-  leave_out_uncounted(f->space, &other);
-  return index_of_tried(f, &other);
 }
 
 static bool is_better(const struct found *f, int a, int b)
