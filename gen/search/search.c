@@ -264,6 +264,33 @@ static void probe_model(struct search *s)
   space->layers = space->of_parallel ? plan_options->parallel.blocks : s->probes.of[0].layers;
 }
 
+/* How many stages may begin with blocks of the model: by a pipeline with a few more stages than its
+   list has modules. */
+static void probe_blocks(struct search *s, int64_t ranks)
+{
+  struct search_space *space = s->space;
+  const int of_rank = space->of_kind[SEARCH_STAGES_OF_RANK];
+  if (!space->of_parallel || of_rank == NONE || space->layers <= space->listed) return;
+  struct job job = plain_job(space);
+  add_definition(&job, space->at[space->of_kind[SEARCH_STAGES]].name,
+                 text("%lld", (long long)ranks));
+  const int64_t each = space->listed / ranks + 1;
+  if (each > 1) {
+    add_definition(&job, space->at[space->of_kind[SEARCH_SCHEDULE]].name, "interleaved_1f1b");
+    add_definition(&job, space->at[of_rank].name, text("%lld", (long long)each));
+  }
+  run_jobs(&job, 1);
+  space->blocks = job.to->is_there ? job.to->pieces : space->listed;
+}
+
+/* The fewest ranks of a kind that divide the devices. */
+static int64_t least_ranks(const struct search_space *s)
+{
+  int64_t ranks = 2;
+  while (!s->is_machine && s->devices % ranks) ranks++;
+  return ranks;
+}
+
 /* Settings that the plan refuses as such, as cp in a plan that cuts no sequences. Each is tried
    with its first value, on as few ranks as possible. */
 static void probe_settings(struct search *s)
@@ -271,6 +298,7 @@ static void probe_settings(struct search *s)
   struct search_space *space = s->space;
   struct job job[MOST_SEARCHED];
   int of[MOST_SEARCHED], n = 0;
+  bool has_stages = false;
   for (int i = 0; i < space->n; i++) {
     const struct searched *at = &space->at[i];
     const bool is_tried =
@@ -278,9 +306,8 @@ static void probe_settings(struct search *s)
         (at->kind == SEARCH_MICROBATCHES && (space->batch_at != NONE || space->batch > 1));
     if (at->pinned || !is_tried) continue;
     job[n] = plain_job(space);
-    int64_t ranks = 2; /* or micro-batches */
-    while (is_rank_kind(at->kind) && !space->is_machine && space->devices % ranks) ranks++;
-    const char *least = text("%lld", (long long)ranks);
+    const int64_t few = is_rank_kind(at->kind) ? least_ranks(space) : 2; /* or micro-batches */
+    const char *least = text("%lld", (long long)few);
     add_definition(&job[n], at->name, least);
     if (at->kind == SEARCH_EXPERTS && space->of_kind[SEARCH_SHARDS] != NONE)
       add_definition(&job[n], space->at[space->of_kind[SEARCH_SHARDS]].name, least);
@@ -294,7 +321,8 @@ static void probe_settings(struct search *s)
     else if (space->at[of[i]].kind == SEARCH_STAGES && !job[i].to->has_stages)
       space->at[of[i]].refused = "the plan makes no pipeline of its ranks";
     else if (space->at[of[i]].kind == SEARCH_STAGES)
-      space->pieces = job[i].to->pieces, space->listed = job[i].to->listed;
+      space->pieces = job[i].to->pieces, space->listed = job[i].to->listed, has_stages = true;
+  if (has_stages && !search_is_over()) probe_blocks(s, least_ranks(space));
   const int experts = space->of_kind[SEARCH_EXPERTS];
   if (experts != NONE && !space->at[experts].pinned && s->probes.of[0].experts <= 0)
     space->at[experts].refused = "the model has no experts";

@@ -37,13 +37,14 @@ struct search_space {
   int cards;                 /* of a node */
   struct link intra, inter;
   const char *device;
-  int64_t batch;    /* samples of a step; 0: the plan says it */
-  int batch_at;     /* the plan's setting `batch`, in plan_options; or NONE */
-  bool sets_batch;  /* the search says it: a sample for each device */
-  int64_t memory;   /* of a rank, that it may have; 0: no limit */
-  int layers;       /* 0: not known */
-  int listed;       /* modules of the list whose members stages begin with; 0: not known */
-  int pieces;       /* those of them that run one after the other: of so many stages at most */
+  int64_t batch;   /* samples of a step; 0: the plan says it */
+  int batch_at;    /* the plan's setting `batch`, in plan_options; or NONE */
+  bool sets_batch; /* the search says it: a sample for each device */
+  int64_t memory;  /* of a rank, that it may have; 0: no limit */
+  int layers;      /* 0: not known */
+  int listed;      /* modules of the list whose members stages begin with; 0: not known */
+  int pieces;      /* those of them that run one after the other: of so many stages at most */
+  int blocks; /* the same of the blocks of the model, with which more stages begin; 0: not known */
   bool of_parallel; /* the settings are those of train's parallel = auto{...} */
   int ngiven;       /* what the command line defines, or auto{...} says */
   struct definition *given;

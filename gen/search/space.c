@@ -298,7 +298,8 @@ static bool schedule_is_legal(const struct search_space *s, const struct candida
   int64_t stages = per_rank == NONE ? 0 : number_of_value(s, c, per_rank);
   if (!stages) stages = stages_implied(name);
   if (s->layers && ranks * stages > s->layers) return false;
-  if (ranks * stages > s->pieces && ranks * stages <= s->listed) return false;
+  const int64_t most = ranks * stages <= s->listed ? s->pieces : s->blocks;
+  if (most && ranks * stages > most) return false;
   return can_be_so((struct schedule_query){name, ranks, stages, microbatches_in(s, c), false});
 }
 
