@@ -947,30 +947,42 @@ static bool same_use_of_data(const struct search_space *s, const struct candidat
   return true;
 }
 
+/* The candidate with the choices of another one, and with each other value of those that the other
+   one has not. */
+static void add_with_choices_of(struct near *near, struct candidate c, const struct candidate *of)
+{
+  const struct search_space *s = near->s->space;
+  for (int i = 0; i < s->n; i++)
+    if (s->at[i].kind == SEARCH_CHOICE && counts_in(s, of, i)) c.v[i] = of->v[i];
+  add_near(near, c);
+  for (int i = 0; i < s->n; i++)
+    if (s->at[i].kind == SEARCH_CHOICE && !counts_in(s, of, i)) add_other_values(near, &c, i);
+}
+
 /* Of the best one's shape of mesh, with copies in the place of what is cut or the other way round,
-   what is nearly as quick: its choices may make it quicker. */
-static void vary_other_uses_of_data(struct search *s)
+   what is nearly as quick: with its choices it may be quicker. */
+static void try_other_uses_of_data(struct search *s)
 {
   struct found *f = s->found;
   if (f->best == NONE) return;
   const struct candidate best = f->tried[f->best];
   const double most = best_seconds(f) * NEARLY;
-  struct list leaders = {0};
+  struct list leaders = {0}; /* the quickest of each use */
   for (int i = 0; i < f->n; i++) {
     const struct evaluated *o = outcome_at(f->tried[i].tried);
     if (!candidate_fits(f->space, o) || o->step.seconds > most) continue;
     if (!same_shape_of(f->space, &best, &f->tried[i]) ||
         same_use_of_data(f->space, &best, &f->tried[i]))
       continue;
-    bool is_first = true;
-    for (int k = 0; k < leaders.n && is_first; k++) {
-      if (!same_use_of_data(f->space, &f->tried[leaders.at[k]], &f->tried[i])) continue;
-      if (compare_tried(f, i, leaders.at[k]) < 0) leaders.at[k] = i;
-      is_first = false;
-    }
-    if (is_first) add(&leaders, i);
+    int k = 0;
+    while (k < leaders.n && !same_use_of_data(f->space, &f->tried[leaders.at[k]], &f->tried[i]))
+      k++;
+    if (k == leaders.n) add(&leaders, i);
+    if (compare_tried(f, i, leaders.at[k]) < 0) leaders.at[k] = i;
   }
-  for (int k = 0; k < leaders.n && !search_is_over(); k++) vary_choices(s, leaders.at[k]);
+  struct near near = {.s = s};
+  for (int k = 0; k < leaders.n; k++) add_with_choices_of(&near, f->tried[leaders.at[k]], &best);
+  try_candidates(s, near.at, near.n);
 }
 
 /* The choices of the quickest that fits of the same shape of mesh. */
@@ -1127,7 +1139,7 @@ struct found *search_plan(struct search_space *space, evaluator evaluate_candida
   if (s.n > MOST_KEPT) s.n = MOST_KEPT;
   try_rounds(&s);
   refine(&s);
-  if (!search_is_over()) vary_other_uses_of_data(&s);
+  if (!search_is_over()) try_other_uses_of_data(&s);
   if (!search_is_over()) try_within_memory(&s);
   if (!search_is_over()) try_runners_up(&s);
   check_choice(&s);
