@@ -15,7 +15,7 @@
 enum {
   FIRST_ROUND = 12,
   MOST_IN_ROUND = 64,
-  MOST_ROOMY = 4,
+  MOST_ROOMY = 3,
   OPERATIONS_IN_ROUND = 6000,
   ROUND = 8,
   LEAST_OF_ROUND = 4,
@@ -34,7 +34,7 @@ enum {
 };
 /* The rounds end when what is left is estimated to take so much longer than the best; so do
    neighbours that are tried, and meshes whose choices are varied. */
-static const double HOPELESS = 1.02, CLOSE = 1.02, FAR = 1.4, FAR_LEADER = 1.1,
+static const double HOPELESS = 1.02, CLOSE = 1.02, FAR = 1.4, FAR_LEADER = 1.08,
                     FAR_SMALL_LEADER = 1.5, FAR_NEAR = 1.15, NEARLY = 1.05, TIES = 1.005;
 /* A part of the memory that leaves room for what the closed form does not know. */
 static const double ROOMY = 0.75, FAR_ROOMY = 1.2;
@@ -1099,15 +1099,16 @@ _Noreturn static void refuse_pins(const struct search_space *s)
   struct buffer b = {0};
   put_text(&b, "", 0);
   for (int i = 0; i < s->n; i++)
-    if (s->at[i].pinned && is_rank_kind(s->at[i].kind))
+    if (s->at[i].pinned &&
+        (is_rank_kind(s->at[i].kind) || (s->at[i].kind == SEARCH_MICROBATCHES && !s->at[i].is_off)))
       put(&b, "%s %s%s=%lld", b.length ? "," : "", s->of_parallel ? "" : "-D ", s->at[i].name,
           (long long)s->at[i].number[0]);
   const char *of_batch =
       s->batch ? text(", with batch=%lld in equal parts", (long long)s->batch) : "";
   usage_error(2, "no settings of %s use all %d devices%s%s%s: %s", options.plan, s->devices,
               of_batch, b.length ? " and" : "", b.text,
-              b.length && s->of_parallel ? "what is given must divide the devices"
-              : b.length                 ? "what -D says must divide the devices"
+              b.length && s->of_parallel ? "what is given must divide the devices, and the batch"
+              : b.length                 ? "what -D says must divide the devices, and the batch"
                                          : "a larger batch has more of them");
 }
 

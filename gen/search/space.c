@@ -74,6 +74,12 @@ static void put_memory_last(struct searched *at)
 static void add_setting(struct search_space *s, const struct setting *l, bool pinned,
                         const char *given)
 {
+  const int other = s->of_kind[l->search];
+  if (other != NONE && l->search != SEARCH_CHOICE && l->search != SEARCH_RANKS)
+    usage_error(1,
+                "a search varies one setting of each kind, and %s says the same kind for '%s' and "
+                "'%s'",
+                options.plan, s->at[other].name, l->name);
   s->of_kind[l->search] = s->n;
   struct searched *at = &s->at[s->n++];
   *at = (struct searched){.name = l->name,
