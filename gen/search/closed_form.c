@@ -94,8 +94,8 @@ static void idle_and_in_flight(const struct search_space *s, const struct candid
   }
 }
 
-/* How much slower ranks are that two nodes share, with a card each, than those of one node. The
- * programs of few ranks were in one node. */
+/* How much slower ranks are that two nodes share, with a card each, than those of one node, as
+   those of the programs of few ranks were. */
 static double across_nodes(const struct search_space *s)
 {
   const double card = s->inter.bandwidth * CARD * s->cards / s->node;
