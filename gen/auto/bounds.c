@@ -67,7 +67,9 @@ static void take_least(const struct bounding *b, struct edge *e, int v, double *
   }
 }
 
-static void sweep(struct bounding *b, bool forward, double *sum, double *room)
+/* Messages of edges to variables that the sweep before came to later are as it left them: unless
+   it is the first one, they are not found again. */
+static void sweep(struct bounding *b, bool forward, bool is_first, double *sum, double *room)
 {
   const int n = b->t->nvariable;
   for (int k = 0; k < n; k++) {
@@ -75,8 +77,9 @@ static void sweep(struct bounding *b, bool forward, double *sum, double *room)
     int before = 0, after = 0;
     for (int i = 0; i < b->edges[v].n; i++) {
       struct edge *e = &b->edge[b->edges[v].at[i]];
-      take_least(b, e, v, room);
-      *((e->a == v) == forward ? &after : &before) += 1;
+      const bool is_after = (e->a == v) == forward;
+      if (is_first || !is_after) take_least(b, e, v, room);
+      *(is_after ? &after : &before) += 1;
     }
     const int most = before > after ? before : after;
     if (!after) continue;
@@ -399,8 +402,8 @@ static void leave_out_values(struct cost_tables *t)
 
   for (double window = FIRST_WINDOW; window < 1 && work_left(&b) > LITTLE; window *= 4) {
     for (int k = 0; k < SWEEPS; k++) {
-      sweep(&b, true, sum, room);
-      sweep(&b, false, sum, room);
+      sweep(&b, true, k == 0, sum, room);
+      sweep(&b, false, false, sum, room);
     }
     find_answer(&b, sum);
     const double bound = find_excess(&b, left, sum), width = window * fabs(bound);

@@ -132,23 +132,42 @@ double least_of_list(const double *list, int n)
   return least[0];
 }
 
-/* The least sum of n rows of so many numbers: as above, in several strands. */
-static double least_sum(const double *const *row, int n, int size)
+/* Values of a variable with finite costs, and these. */
+struct some_values {
+  int n, *at;
+  double *cost;
+};
+
+/* The values for which no row says that they cannot be, with the sum of the rows. */
+static void sum_rows(struct some_values *to, const double *const *row, int nrow, int size)
 {
-  enum { STRANDS = 8 };
+  to->n = 0;
+  for (int v = 0; v < size; v++) {
+    double sum = nrow ? row[0][v] : 0;
+    for (int r = 1; r < nrow; r++) sum += row[r][v];
+    to->at[to->n] = v;
+    to->cost[to->n] = sum;
+    to->n += sum < INFINITY;
+  }
+}
+
+/* The least of these costs with those of further rows: in several strands, which a processor
+   follows side by side. */
+static double least_with(const struct some_values *s, const double *const *row, int nrow)
+{
+  enum { STRANDS = 4 };
   double least[STRANDS];
+  const double *first = row[0];
   for (int k = 0; k < STRANDS; k++) least[k] = INFINITY;
   int i = 0;
-  for (; i + STRANDS <= size; i += STRANDS) {
-    double sum[STRANDS];
-    for (int k = 0; k < STRANDS; k++) sum[k] = row[0][i + k];
-    for (int r = 1; r < n; r++)
-      for (int k = 0; k < STRANDS; k++) sum[k] += row[r][i + k];
-    for (int k = 0; k < STRANDS; k++) least[k] = sum[k] < least[k] ? sum[k] : least[k];
-  }
-  for (; i < size; i++) {
-    double sum = row[0][i];
-    for (int r = 1; r < n; r++) sum += row[r][i];
+  for (; i + STRANDS <= s->n && nrow == 1; i += STRANDS)
+    for (int k = 0; k < STRANDS; k++) {
+      const double sum = s->cost[i + k] + first[s->at[i + k]];
+      least[k] = sum < least[k] ? sum : least[k];
+    }
+  for (; i < s->n; i++) {
+    double sum = s->cost[i];
+    for (int r = 0; r < nrow; r++) sum += row[r][s->at[i]];
     least[0] = sum < least[0] ? sum : least[0];
   }
   for (int k = 1; k < STRANDS; k++) least[0] = least[k] < least[0] ? least[k] : least[0];
@@ -180,6 +199,19 @@ static size_t take_tables_of(struct cost_tables *t, int variable, const int *sco
     x->cost = NULL;
   }
   return all;
+}
+
+/* Tables without the last neighbour come first; returns how many they are. */
+static int put_last_apart(struct elimination *d)
+{
+  int n = 0;
+  for (int k = 0; k < d->ntable; k++) {
+    const struct table_of_variable w = d->table[k];
+    if (d->n && w.stride[d->n - 1]) continue;
+    for (int i = k; i > n; i--) d->table[i] = d->table[i - 1];
+    d->table[n++] = w;
+  }
+  return n;
 }
 
 static void free_tables_of(struct elimination *d)
@@ -215,11 +247,15 @@ static void eliminate_one(struct cost_tables *t, int variable)
   const size_t cells = cells_of(t, to);
   const bool is_kept = d.ntable && t->kept_cells + taken <= MOST_KEPT;
   if (!is_kept) d.value = table_memory(cells, sizeof *d.value);
+  const int apart = put_last_apart(&d);
   const double **row = alloc((size_t)(d.ntable + 1) * sizeof *row);
   for (int k = 0; k < d.ntable; k++) row[k] = d.table[k].cost;
+  struct some_values some = {.at = alloc((size_t)(size + 1) * sizeof *some.at),
+                             .cost = alloc((size_t)(size + 1) * sizeof *some.cost)};
   int at[MOST_SCOPE] = {0};
   for (size_t c = 0; c < cells; c++) {
-    to->cost[c] = d.ntable ? least_sum(row, d.ntable, size) : 0;
+    if (!nscope || !at[nscope - 1]) sum_rows(&some, row, apart, size);
+    to->cost[c] = d.ntable ? least_with(&some, row + apart, d.ntable - apart) : 0;
     if (!is_kept) d.value[c] = (uint16_t)(d.ntable ? first_least(row, d.ntable, size) : 0);
     for (int i = nscope - 1; i >= 0; i--) {
       const bool is_over = ++at[i] == t->size[scope[i]];

@@ -216,9 +216,9 @@ static double lacking(const struct auto_space *s, int from, int to)
 
 /* A move: the bytes, in parts of the whole and by their weights, and the steps. */
 struct price_of_move {
-  bool is_known;
-  int steps;
   double bytes;
+  int steps;
+  bool is_known;
 };
 
 /* `from` with the placement of this dimension of the mesh as in `to`; or with that, as the last
@@ -330,12 +330,29 @@ static struct price_of_move find_price(const struct auto_space *s, int before, i
   return p;
 }
 
-/* By layouts before and after; rows are as long as the list of layouts was. */
+/* By layouts before and after, in pieces of a row: most of a row is not needed. */
+enum { PIECE = 32 };
 static int nrow, row_room;
 static struct row {
-  int n;
-  struct price_of_move *at;
+  int n, room;
+  struct price_of_move **piece;
 } * row;
+
+static struct price_of_move *price_at(int from, int to)
+{
+  while (nrow <= from) {
+    GROW(row, nrow, row_room);
+    row[nrow++] = (struct row){0};
+  }
+  struct row *r = &row[from];
+  while (r->n <= to / PIECE) {
+    GROW(r->piece, r->n, r->room);
+    r->piece[r->n++] = NULL;
+  }
+  struct price_of_move **piece = &r->piece[to / PIECE];
+  if (!*piece) *piece = alloc(PIECE * sizeof **piece);
+  return &(*piece)[to % PIECE];
+}
 
 /* Forgets the layouts and the moves of another graph. */
 static void forget_other_graph(void)
@@ -351,22 +368,8 @@ static void forget_other_graph(void)
 double cost_of_move(const struct auto_space *s, double bytes, int from, int to)
 {
   if (from == to) return 0;
-  while (nrow <= from) {
-    GROW(row, nrow, row_room);
-    row[nrow++] = (struct row){0};
-  }
-  if (row[from].n <= to) {
-    const int n = 2 * nlayout;
-    struct price_of_move *at = alloc((size_t)n * sizeof *at);
-    if (row[from].n) memcpy(at, row[from].at, (size_t)row[from].n * sizeof *at);
-    row[from] = (struct row){n, at};
-  }
-  struct price_of_move *p = &row[from].at[to];
-  if (!p->is_known) {
-    const struct price_of_move found = find_price(s, from, to);
-    p = &row[from].at[to];
-    *p = found;
-  }
+  struct price_of_move *p = price_at(from, to);
+  if (!p->is_known) *p = find_price(s, from, to);
   return p->bytes * bytes + p->steps * s->step;
 }
 

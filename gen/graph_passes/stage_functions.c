@@ -95,10 +95,15 @@ static void find_halves(struct dividing *d)
     if (is_without_stage(id)) {
       if (!d->needed_by[id].n)
         add_half_once(&d->needed_by[id], (struct half){.stage = any_stage_here()});
-      if (!is_cheap(op) || scan_around(op->module) != NONE) {
-        /* An expensive operation runs once for both parts of a backward: in the first one. */
-        struct halves *list = &d->needed_by[id];
+      struct halves *list = &d->needed_by[id];
+      const bool is_step = scan_around(op->module) != NONE;
+      if (is_step || !is_cheap(op)) {
+        /* An expensive operation runs once for both parts of a backward: in the first one. So does
+           one of a step, also where only the second part of this step needs it. */
         int kept = 0;
+        for (int i = 0; i < list->n && is_step; i++)
+          if (list->at[i].of_weights)
+            add_half_once(list, (struct half){.stage = list->at[i].stage});
         for (int i = 0; i < list->n; i++) {
           bool is_there = false;
           for (int k = 0; k < list->n; k++)

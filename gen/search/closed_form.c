@@ -94,6 +94,14 @@ static void idle_and_in_flight(const struct search_space *s, const struct candid
   }
 }
 
+/* How much slower ranks are that two nodes share, with a card each, than those of one node, as
+   those of the programs of few ranks were. */
+static double across_nodes(const struct search_space *s)
+{
+  const double card = s->inter.bandwidth * CARD * s->cards / s->node;
+  return fmax(1, s->intra.bandwidth * INSIDE / card);
+}
+
 /* The factors of both kinds of ranks that programs were made for; of bytes for this value of
    recompute. */
 struct rank_factors {
@@ -108,16 +116,14 @@ static struct rank_factors factors_of(const struct search_space *s, const struct
   for (int k = 0; k < 2; k++) {
     const int at = s->of_kind[kind[k]];
     if (at == NONE) continue;
-    if (p->seconds[k][c->v[at]] > 0) f.seconds *= p->seconds[k][c->v[at]];
+    const int64_t ranks = s->at[at].number[c->v[at]];
+    const double factor = p->seconds[k][c->v[at]];
+    const bool straddles = ranks < s->node && s->node % ranks && !s->is_machine;
+    if (factor > 0) f.seconds *= 1 + (factor - 1) * (straddles ? across_nodes(s) : 1);
     f.bytes *= 1 + p->bytes[again][k] * ((double)s->at[at].number[c->v[at]] - 1);
   }
   return f;
 }
-
-/* What a candidate takes if gradients of its micro-batches are reduced each, or as one sum. */
-struct way {
-  double seconds, bytes;
-};
 
 void estimate(const struct search_space *s, const struct probes *p, struct candidate *c)
 {
@@ -147,12 +153,13 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
                                           tensor * sequences * (gathers > 1 ? shards : 1)),
                      of_stages = links_over(s, 2, s->devices / stages);
   const double x = f->input * samples / sequences; /* what a layer hands on */
-  const double of_samples = p->fixed + (1 - p->fixed) * samples;
+  const double of_samples = p->fixed + (1 - p->fixed - p->once) * samples;
   /* The threads of one rank of a machine are divided among its ranks; the factors know it. */
   const double ranks = data * tensor * sequences * stages, threads = s->is_machine ? ranks : 1;
   const double divided = s->is_machine ? data * stages : 1;
-  const double computing = f->batch_seconds * divided * of_samples / (tensor * sequences * stages) *
-                           uneven * factors.seconds;
+  const double of_one =
+      f->batch_seconds * divided / (tensor * sequences * stages) * uneven * factors.seconds;
+  const double computing = of_one * of_samples, once = of_one * p->once;
   const bool recomputes = again != NONE && c->v[again] > 0;
   /* Rows of tokens travel to the ranks of their experts and back, over the card of their rank. */
   const double card = s->inter.bandwidth * CARD * s->cards / s->node;
@@ -178,29 +185,33 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
                  p->of[0].activations * for_weights * factors_of(s, p, c, 0).bytes) *
                     samples / (tensor * sequences * stages) * uneven;
   if (gathers > 1 && f->layers) held += 2 * f->compute_bytes / tensor / f->layers;
-  if (stages > 1 && gathers > 1) held += f->compute_bytes / part;
 
-  struct way way[2];
+  const bool cuts_states = zero > 0 && copies > 1 && gathers <= 1;
   for (int sums = 0; sums < 2; sums++) {
-    const bool reduces_each = !sums && m > 1 && gathers > 1;
-    /* Stages gather before the first micro-batch, and reduce sums after the last one. */
-    const double each = (stages > 1 ? 0 : 2 * gather) + (reduces_each ? reduce : 0);
-    const double beside = stages > 1 ? 0 : (reduces_each ? 0 : reduce) + rest;
-    const double alone = stages > 1 ? gather + (reduces_each ? 0 : reduce) + rest : 0;
+    const bool reduces_each = !sums && m > 1 && (gathers > 1 || cuts_states);
+    const double of_sum = gathers > 1 ? reduce : rest / 2; /* and the other half after the update */
+    const double once_reduced = reduces_each ? rest - (gathers > 1 ? 0 : of_sum) : reduce + rest;
+    const double each = 2 * gather + (reduces_each ? of_sum : 0);
+    /* Stages reduce sums after the last micro-batch. */
+    const double beside = stages > 1 ? 0 : once_reduced;
+    const double alone = stages > 1 ? once_reduced : 0;
     const double part_exposed =
-        stages > 1 ? 0.7 : 0.03; /* a stage has few layers to hide it behind */
-    /* A sum reads a gradient, and reads and writes its sum: three of an update's seven passes. */
-    const double adding = m > 1 ? m * f->update_seconds * 3 / 7 / (reduces_each ? whole : part) : 0;
+        stages > 1 ? 1 : 0.03; /* a stage has few layers to hide it behind */
+    const double summed = whole * (cuts_states ? copies : 1);
+    const double adding =
+        m > 1 ? m * f->update_seconds * ADDING / (reduces_each ? summed : part) : 0;
     const double exposed = (stages > 1 ? 0 : fmax(0, each - HIDDEN * busy) * m) +
                            part_exposed * each * m + fmax(0, beside - 0.6 * HIDDEN * busy) +
                            0.05 * beside + alone;
-    const double of_gradients = reduces_each ? whole : m > 1 ? part : whole * (zero > 1 ? data : 1);
-    way[sums] = (struct way){.seconds = (m + idle) * busy + m * sends * 0.2 + exposed + adding +
-                                        f->update_seconds * threads / state_ranks,
-                             .bytes = held + f->gradient_memory / of_gradients};
+    const double of_gradients = reduces_each ? summed
+                                : m > 1      ? part
+                                             : whole * (zero > 1 ? data : 1);
+    c->way[sums].seconds = (m + idle) * busy + once + m * sends * 0.2 + exposed + adding +
+                           f->update_seconds * threads / state_ranks;
+    c->way[sums].bytes = held + f->gradient_memory / of_gradients;
   }
-  const bool fits = !s->memory || way[true].bytes <= 0.95 * (double)s->memory / threads;
-  const bool sums = fits && way[true].seconds < way[false].seconds;
-  c->seconds = way[sums].seconds;
-  c->bytes = way[sums].bytes;
+  const bool fits = !s->memory || c->way[true].bytes <= 0.95 * (double)s->memory / threads;
+  const bool sums = fits && c->way[true].seconds < c->way[false].seconds;
+  c->seconds = c->way[sums].seconds;
+  c->bytes = c->way[sums].bytes;
 }

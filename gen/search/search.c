@@ -15,6 +15,7 @@
 enum {
   FIRST_ROUND = 12,
   MOST_IN_ROUND = 64,
+  MOST_ROOMY = 3,
   OPERATIONS_IN_ROUND = 6000,
   ROUND = 8,
   LEAST_OF_ROUND = 4,
@@ -33,8 +34,10 @@ enum {
 };
 /* The rounds end when what is left is estimated to take so much longer than the best; so do
    neighbours that are tried, and meshes whose choices are varied. */
-static const double HOPELESS = 1.04, CLOSE = 1.02, FAR = 1.4, FAR_LEADER = 1.1,
-                    FAR_SMALL_LEADER = 1.5, FAR_NEAR = 1.15, TIES = 1.005;
+static const double HOPELESS = 1.02, CLOSE = 1.02, FAR = 1.4, FAR_LEADER = 1.08,
+                    FAR_SMALL_LEADER = 1.5, FAR_NEAR = 1.15, NEARLY = 1.05, TIES = 1.005;
+/* A part of the memory that leaves room for what the closed form does not know. */
+static const double ROOMY = 0.75, FAR_ROOMY = 1.2;
 
 struct search {
   struct search_space *space;
@@ -171,34 +174,47 @@ static struct model_figures of_one_sample(const struct search *s, const struct e
   return f;
 }
 
-/* The same on twice the samples, or in two micro-batches where the batch is the plan's; whether
-   there is such a job. */
-static bool second_job(const struct search_space *s, struct job *j)
+/* The same on twice the samples, in one batch or in two micro-batches, or in two where the batch is
+   the plan's; whether there is such a job. */
+static bool second_job(const struct search_space *s, bool in_two, struct job *j)
 {
   const int at = s->of_kind[SEARCH_MICROBATCHES];
+  const bool may_split = at != NONE && !s->at[at].pinned && (s->batch_at != NONE || s->batch > 1);
+  if (in_two ? !may_split : s->batch_at == NONE) return false;
   *j = plain_job(s);
-  if (s->batch_at != NONE)
-    add_definition(j, "batch", "2");
-  else if (at != NONE && !s->at[at].pinned && s->batch > 1)
-    add_definition(j, s->at[at].name, "2");
-  else
-    return false;
+  if (s->batch_at != NONE) add_definition(j, "batch", "2");
+  if (in_two) add_definition(j, s->at[at].name, "2");
   return true;
 }
 
-/* The part of a batch's time that does not grow with its samples, of that of one sample. */
-static void measure_fixed(struct search *s, double one, const struct evaluated *second)
+static double batch_seconds_of(const struct job *job)
 {
-  const double two = second ? second->model.batch_seconds : 0, samples = (double)s->space->batch;
+  return job && job->to->is_there ? job->to->model.batch_seconds : 0;
+}
+
+/* The parts of a batch's time that do not grow with its samples, of that of one sample. `two`: of
+   two samples, `split`: in two micro-batches; or NULL. */
+static void measure_fixed(struct search *s, double one, const struct job *two,
+                          const struct job *split)
+{
+  const double samples = (double)s->space->batch, both = batch_seconds_of(two),
+               apart = batch_seconds_of(split);
   s->of_seconds = s->of_bytes = 1;
   const bool is_whole = s->space->batch_at == NONE && samples >= 1;
   if (is_whole) s->of_seconds = s->of_bytes = 1 / samples;
-  if (two <= 0 || one <= 0) return;
+  if (one <= 0) return;
   if (!is_whole) {
-    s->probes.fixed = fmin(0.5, fmax(0, (2 * one - two) / one));
+    if (both <= 0) return;
+    s->probes.fixed = fmin(0.5, fmax(0, (2 * one - both) / one));
+    /* What micro-batches add up to sums is no part of this: see estimate(). */
+    const double adding = apart > 0 ? 2 * ADDING * split->to->model.update_seconds : 0;
+    const double again = fmax(0, apart - both - adding) / one;
+    if (apart > 0) s->probes.once = fmax(0, s->probes.fixed - again);
+    s->probes.fixed -= s->probes.once;
     return;
   }
-  const double fixed = fmin(0.98 * one, fmax(0, two - one)), each = (one - fixed) / samples;
+  if (apart <= 0) return;
+  const double fixed = fmin(0.98 * one, fmax(0, apart - one)), each = (one - fixed) / samples;
   s->of_seconds = (fixed + each) / one;
   s->probes.fixed = fixed / (fixed + each);
 }
@@ -211,22 +227,23 @@ static void probe_model(struct search *s)
   const int all = again == NONE || space->at[again].pinned ? 1 : space->at[again].n;
   const bool has_memory = all > 1 && space->at[again].within_memory != NONE;
   const int listed = all - has_memory, n = listed < MOST_PROBED - 1 ? listed : MOST_PROBED - 1;
-  struct job job[MOST_PROBED + 1];
+  struct job job[MOST_PROBED + 2], *two = NULL, *split = NULL;
   for (int i = 0; i < n; i++) {
     job[i] = plain_job(space);
     if (space->batch_at != NONE) add_definition(&job[i], "batch", "1");
     const char *value = n == 1 ? NULL : space->at[again].value[i];
     if (value) add_definition(&job[i], space->at[again].name, value);
   }
-  const bool has_second = second_job(space, &job[n]);
-  run_jobs(job, n + has_second);
+  int all_jobs = n;
+  if (second_job(space, false, &job[all_jobs])) two = &job[all_jobs++];
+  if (second_job(space, true, &job[all_jobs])) split = &job[all_jobs++];
+  run_jobs(job, all_jobs);
   if (search_is_over()) return;
   if (!job[0].to->is_there) refuse_plan(job[0].to);
   s->first_round = OPERATIONS_IN_ROUND / (job[0].to->operations + 1);
   if (s->first_round < FIRST_ROUND) s->first_round = FIRST_ROUND;
   if (s->first_round > MOST_IN_ROUND) s->first_round = MOST_IN_ROUND;
-  measure_fixed(s, job[0].to->model.batch_seconds,
-                has_second && job[n].to->is_there ? job[n].to : NULL);
+  measure_fixed(s, job[0].to->model.batch_seconds, two, split);
   int kept = 0; /* values that the plan refuses are none */
   for (int i = 0; i < n; i++) {
     if (!job[i].to->is_there) {
@@ -247,6 +264,33 @@ static void probe_model(struct search *s)
   space->layers = space->of_parallel ? plan_options->parallel.blocks : s->probes.of[0].layers;
 }
 
+/* How many stages may begin with blocks of the model: by a pipeline with a few more stages than its
+   list has modules. */
+static void probe_blocks(struct search *s, int64_t ranks)
+{
+  struct search_space *space = s->space;
+  const int of_rank = space->of_kind[SEARCH_STAGES_OF_RANK];
+  if (!space->of_parallel || of_rank == NONE || space->layers <= space->listed) return;
+  struct job job = plain_job(space);
+  add_definition(&job, space->at[space->of_kind[SEARCH_STAGES]].name,
+                 text("%lld", (long long)ranks));
+  const int64_t each = space->listed / ranks + 1;
+  if (each > 1) {
+    add_definition(&job, space->at[space->of_kind[SEARCH_SCHEDULE]].name, "interleaved_1f1b");
+    add_definition(&job, space->at[of_rank].name, text("%lld", (long long)each));
+  }
+  run_jobs(&job, 1);
+  space->blocks = job.to->is_there ? job.to->pieces : space->listed;
+}
+
+/* The fewest ranks of a kind that divide the devices. */
+static int64_t least_ranks(const struct search_space *s)
+{
+  int64_t ranks = 2;
+  while (!s->is_machine && s->devices % ranks) ranks++;
+  return ranks;
+}
+
 /* Settings that the plan refuses as such, as cp in a plan that cuts no sequences. Each is tried
    with its first value, on as few ranks as possible. */
 static void probe_settings(struct search *s)
@@ -254,6 +298,7 @@ static void probe_settings(struct search *s)
   struct search_space *space = s->space;
   struct job job[MOST_SEARCHED];
   int of[MOST_SEARCHED], n = 0;
+  bool has_stages = false;
   for (int i = 0; i < space->n; i++) {
     const struct searched *at = &space->at[i];
     const bool is_tried =
@@ -261,9 +306,8 @@ static void probe_settings(struct search *s)
         (at->kind == SEARCH_MICROBATCHES && (space->batch_at != NONE || space->batch > 1));
     if (at->pinned || !is_tried) continue;
     job[n] = plain_job(space);
-    int64_t ranks = 2; /* or micro-batches */
-    while (is_rank_kind(at->kind) && !space->is_machine && space->devices % ranks) ranks++;
-    const char *least = text("%lld", (long long)ranks);
+    const int64_t few = is_rank_kind(at->kind) ? least_ranks(space) : 2; /* or micro-batches */
+    const char *least = text("%lld", (long long)few);
     add_definition(&job[n], at->name, least);
     if (at->kind == SEARCH_EXPERTS && space->of_kind[SEARCH_SHARDS] != NONE)
       add_definition(&job[n], space->at[space->of_kind[SEARCH_SHARDS]].name, least);
@@ -277,7 +321,8 @@ static void probe_settings(struct search *s)
     else if (space->at[of[i]].kind == SEARCH_STAGES && !job[i].to->has_stages)
       space->at[of[i]].refused = "the plan makes no pipeline of its ranks";
     else if (space->at[of[i]].kind == SEARCH_STAGES)
-      space->pieces = job[i].to->pieces, space->listed = job[i].to->listed;
+      space->pieces = job[i].to->pieces, space->listed = job[i].to->listed, has_stages = true;
+  if (has_stages && !search_is_over()) probe_blocks(s, least_ranks(space));
   const int experts = space->of_kind[SEARCH_EXPERTS];
   if (experts != NONE && !space->at[experts].pinned && s->probes.of[0].experts <= 0)
     space->at[experts].refused = "the model has no experts";
@@ -382,7 +427,8 @@ static double distance(const struct search_space *s, const struct candidate *a,
   return d;
 }
 
-/* Corrects the closed form by the figures of the candidates that were tried, those alike most.
+/* Corrects the closed form by the figures of the candidates that were tried, those alike most: as
+   their gradients of micro-batches were reduced.
    Their seconds count only if they fit: collectives that have no room overlap less. */
 static void correct(const struct search *s, struct candidate *c, double *seconds, double *bytes)
 {
@@ -392,11 +438,15 @@ static void correct(const struct search *s, struct candidate *c, double *seconds
     const struct evaluated *o = outcome_at(other->tried);
     if (!o->is_there || o->step.seconds <= 0) continue;
     const double d = distance(s->space, c, other), weight = 1 / (d * d * d * d);
+    const bool is_told = o->decided.gradients != NO_CHOICE;
+    const bool sums = o->decided.gradients == ADDED_UP_WHOLE;
+    const double took = is_told ? other->way[sums].seconds : other->seconds;
+    const double held = is_told ? other->way[sums].bytes : other->bytes;
     all += weight;
-    of_bytes += weight * log((double)o->step.bytes / other->bytes);
+    of_bytes += weight * log((double)o->step.bytes / held);
     if (!candidate_fits(s->space, o)) continue;
     fitting += weight;
-    of_seconds += weight * log(o->step.seconds / other->seconds);
+    of_seconds += weight * log(o->step.seconds / took);
   }
   *seconds = c->seconds * (fitting > 0 ? exp(of_seconds / fitting) : 1);
   *bytes = c->bytes * (all > 0 ? exp(of_bytes / all) : 1);
@@ -594,6 +644,37 @@ static bool same_mesh_and_zero(const struct search_space *s, const struct candid
   return same_mesh_of(s, a, b) && (zero == NONE || a->v[zero] == b->v[zero]);
 }
 
+/* Whether the candidate is a pipeline. */
+static bool has_stages(const struct search_space *s, const struct candidate *c)
+{
+  const int at = s->of_kind[SEARCH_STAGES];
+  return at != NONE && s->at[at].number[c->v[at]] > 1;
+}
+
+/* Whether it needs nearly all memory, or more, as far as is known. */
+static bool is_tight(const struct search *s, const struct candidate *c)
+{
+  return s->space->memory && c->bytes > ROOMY * (double)s->space->memory;
+}
+
+/* Of pipelines, whose memory is known least, first ones that are tight may be far slower than the
+   estimate, or not fit: beside them the first ones of their shapes that are not tight. */
+static int add_roomy(const struct search *s, struct candidate *round, int n)
+{
+  const double most = s->list[0].order * FAR_ROOMY;
+  const int first = n;
+  for (int i = 0; i < s->n && n < first + MOST_ROOMY && s->list[i].order <= most; i++) {
+    if (is_tight(s, &s->list[i])) continue;
+    bool stands_for = false;
+    for (int k = 0; k < n; k++) {
+      if (!same_shape_of(s->space, &round[k], &s->list[i])) continue;
+      stands_for = k < first && is_tight(s, &round[k]) && has_stages(s->space, &round[k]);
+    }
+    if (stands_for) round[n++] = s->list[i];
+  }
+  return n;
+}
+
 /* The first round looks around: one of each shape of mesh; of a small program, of each mesh with
    each form of what is cut over it. */
 static int choose_first(const struct search *s, struct candidate *round)
@@ -608,7 +689,29 @@ static int choose_first(const struct search *s, struct candidate *round)
                                                                              &s->list[i]);
     if (!has_other) round[n++] = s->list[i];
   }
-  return n;
+  return add_roomy(s, round, n);
+}
+
+/* The index of the candidate that has the other value of the setting, and is else equal; or NONE.
+ */
+static int index_with(const struct found *f, const struct candidate *c, int setting, int value)
+{
+  struct candidate other = *c;
+  other.v[setting] = (unsigned char)value;
+  leave_out_uncounted(f->space, &other);
+  return index_of_tried(f, &other);
+}
+
+/* Whether it is a tried one that fits, but makes more again: that takes longer, unless memory kept
+   the tried one from adding up whole gradients. */
+static bool only_makes_more_again(const struct search *s, const struct candidate *c)
+{
+  const int again = s->space->of_kind[SEARCH_RECOMPUTE];
+  if (again == NONE || !c->v[again] || s->space->at[again].pinned) return false;
+  const int at = index_with(s->found, c, again, 0);
+  if (at == NONE) return false;
+  const struct evaluated *o = outcome_at(s->found->tried[at].tried);
+  return candidate_fits(s->space, o) && o->decided.gradients != REDUCED_EACH;
 }
 
 static int choose_next(const struct search *s, int number, struct candidate *round)
@@ -618,6 +721,7 @@ static int choose_next(const struct search *s, int number, struct candidate *rou
   for (int i = 0; i < s->n && n < ROUND; i++) {
     if (index_of_tried(s->found, &s->list[i]) != NONE) continue;
     if ((n >= LEAST_OF_ROUND || number >= LEAST_ROUNDS) && s->list[i].order > most) break;
+    if (only_makes_more_again(s, &s->list[i])) continue;
     int alike = 0;
     for (int other = 0; other < n; other++)
       alike += same_shape_of(s->space, &round[other], &s->list[i]);
@@ -628,7 +732,7 @@ static int choose_next(const struct search *s, int number, struct candidate *rou
 
 static void try_rounds(struct search *s)
 {
-  struct candidate round[MOST_IN_ROUND];
+  struct candidate round[MOST_IN_ROUND + MOST_ROOMY];
   for (int k = 0; k < MOST_ROUNDS && !search_is_over(); k++) {
     sort_list(s);
     const int n = k ? choose_next(s, k, round) : choose_first(s, round);
@@ -751,13 +855,6 @@ static void sort_near(struct near *near)
   if (near->n) qsort(near->at, (size_t)near->n, sizeof *near->at, compare);
 }
 
-/* Whether the candidate is a pipeline. */
-static bool has_stages(const struct search_space *s, const struct candidate *c)
-{
-  const int at = s->of_kind[SEARCH_STAGES];
-  return at != NONE && s->at[at].number[c->v[at]] > 1;
-}
-
 /* Those that are not hopeless, of the best so many. The estimate is less exact for a pipeline: of
    its first ones more may be wrong. */
 static void try_near(struct search *s, struct near *near, bool of_pipeline)
@@ -769,16 +866,6 @@ static void try_near(struct search *s, struct near *near, bool of_pipeline)
   while (n < near->n && n < VARIED && near->at[n].order < best * (n < first ? FAR_NEAR : CLOSE))
     n++;
   try_candidates(s, near->at, n);
-}
-
-/* The index of the candidate that has the other value of the setting, and is else equal; or NONE.
- */
-static int index_with(const struct found *f, const struct candidate *c, int setting, int value)
-{
-  struct candidate other = *c;
-  other.v[setting] = (unsigned char)value;
-  leave_out_uncounted(f->space, &other);
-  return index_of_tried(f, &other);
 }
 
 static bool is_better(const struct found *f, int a, int b)
@@ -846,6 +933,56 @@ static void refine(struct search *s)
       if (s->space->at[i].kind != SEARCH_CHOICE) add_other_values(&near, &f->tried[leader], i);
     try_near(s, &near, has_stages(s->space, &f->tried[leader]));
   }
+}
+
+/* Whether both have copies, or none, and both cut parameters, or neither. */
+static bool same_use_of_data(const struct search_space *s, const struct candidate *a,
+                             const struct candidate *b)
+{
+  for (int i = 0; i < s->n; i++) {
+    const enum search_kind kind = s->at[i].kind;
+    if ((kind == SEARCH_COPIES || kind == SEARCH_SHARDS) && is_on(s, a, i) != is_on(s, b, i))
+      return false;
+  }
+  return true;
+}
+
+/* The candidate with the choices of another one, and with each other value of those that the other
+   one has not. */
+static void add_with_choices_of(struct near *near, struct candidate c, const struct candidate *of)
+{
+  const struct search_space *s = near->s->space;
+  for (int i = 0; i < s->n; i++)
+    if (s->at[i].kind == SEARCH_CHOICE && counts_in(s, of, i)) c.v[i] = of->v[i];
+  add_near(near, c);
+  for (int i = 0; i < s->n; i++)
+    if (s->at[i].kind == SEARCH_CHOICE && !counts_in(s, of, i)) add_other_values(near, &c, i);
+}
+
+/* Of the best one's shape of mesh, with copies in the place of what is cut or the other way round,
+   what is nearly as quick: with its choices it may be quicker. */
+static void try_other_uses_of_data(struct search *s)
+{
+  struct found *f = s->found;
+  if (f->best == NONE) return;
+  const struct candidate best = f->tried[f->best];
+  const double most = best_seconds(f) * NEARLY;
+  struct list leaders = {0}; /* the quickest of each use */
+  for (int i = 0; i < f->n; i++) {
+    const struct evaluated *o = outcome_at(f->tried[i].tried);
+    if (!candidate_fits(f->space, o) || o->step.seconds > most) continue;
+    if (!same_shape_of(f->space, &best, &f->tried[i]) ||
+        same_use_of_data(f->space, &best, &f->tried[i]))
+      continue;
+    int k = 0;
+    while (k < leaders.n && !same_use_of_data(f->space, &f->tried[leaders.at[k]], &f->tried[i]))
+      k++;
+    if (k == leaders.n) add(&leaders, i);
+    if (compare_tried(f, i, leaders.at[k]) < 0) leaders.at[k] = i;
+  }
+  struct near near = {.s = s};
+  for (int k = 0; k < leaders.n; k++) add_with_choices_of(&near, f->tried[leaders.at[k]], &best);
+  try_candidates(s, near.at, near.n);
 }
 
 /* The choices of the quickest that fits of the same shape of mesh. */
@@ -962,15 +1099,16 @@ _Noreturn static void refuse_pins(const struct search_space *s)
   struct buffer b = {0};
   put_text(&b, "", 0);
   for (int i = 0; i < s->n; i++)
-    if (s->at[i].pinned && is_rank_kind(s->at[i].kind))
+    if (s->at[i].pinned &&
+        (is_rank_kind(s->at[i].kind) || (s->at[i].kind == SEARCH_MICROBATCHES && !s->at[i].is_off)))
       put(&b, "%s %s%s=%lld", b.length ? "," : "", s->of_parallel ? "" : "-D ", s->at[i].name,
           (long long)s->at[i].number[0]);
   const char *of_batch =
       s->batch ? text(", with batch=%lld in equal parts", (long long)s->batch) : "";
   usage_error(2, "no settings of %s use all %d devices%s%s%s: %s", options.plan, s->devices,
               of_batch, b.length ? " and" : "", b.text,
-              b.length && s->of_parallel ? "what is given must divide the devices"
-              : b.length                 ? "what -D says must divide the devices"
+              b.length && s->of_parallel ? "what is given must divide the devices, and the batch"
+              : b.length                 ? "what -D says must divide the devices, and the batch"
                                          : "a larger batch has more of them");
 }
 
@@ -1002,6 +1140,7 @@ struct found *search_plan(struct search_space *space, evaluator evaluate_candida
   if (s.n > MOST_KEPT) s.n = MOST_KEPT;
   try_rounds(&s);
   refine(&s);
+  if (!search_is_over()) try_other_uses_of_data(&s);
   if (!search_is_over()) try_within_memory(&s);
   if (!search_is_over()) try_runners_up(&s);
   check_choice(&s);

@@ -37,13 +37,14 @@ struct search_space {
   int cards;                 /* of a node */
   struct link intra, inter;
   const char *device;
-  int64_t batch;    /* samples of a step; 0: the plan says it */
-  int batch_at;     /* the plan's setting `batch`, in plan_options; or NONE */
-  bool sets_batch;  /* the search says it: a sample for each device */
-  int64_t memory;   /* of a rank, that it may have; 0: no limit */
-  int layers;       /* 0: not known */
-  int listed;       /* modules of the list whose members stages begin with; 0: not known */
-  int pieces;       /* those of them that run one after the other: of so many stages at most */
+  int64_t batch;   /* samples of a step; 0: the plan says it */
+  int batch_at;    /* the plan's setting `batch`, in plan_options; or NONE */
+  bool sets_batch; /* the search says it: a sample for each device */
+  int64_t memory;  /* of a rank, that it may have; 0: no limit */
+  int layers;      /* 0: not known */
+  int listed;      /* modules of the list whose members stages begin with; 0: not known */
+  int pieces;      /* those of them that run one after the other: of so many stages at most */
+  int blocks; /* the same of the blocks of the model, with which more stages begin; 0: not known */
   bool of_parallel; /* the settings are those of train's parallel = auto{...} */
   int ngiven;       /* what the command line defines, or auto{...} says */
   struct definition *given;
@@ -55,6 +56,9 @@ struct candidate {
   unsigned char v[MOST_SEARCHED];
   int tried;             /* the index of its outcome, or NONE */
   double seconds, bytes; /* by the closed form */
+  struct {
+    double seconds, bytes;
+  } way[2]; /* the same if gradients of micro-batches are reduced each, and as one sum */
   double order;
 };
 
@@ -135,7 +139,9 @@ char *settings_text(const struct search_space *s, const struct candidate *c);
    recompute. */
 struct probes {
   struct model_figures of[MOST_PROBED];
-  double fixed; /* the part of a batch's time that does not grow with its samples */
+  /* The part of a batch's time that does not grow with its samples, and that of a step, which
+     micro-batches share. */
+  double fixed, once;
   /* Of tensor and of sequences, by the index of a value: on so many ranks the layers take the time
      of one device divided by the ranks, by this factor more. */
   double seconds[2][UINT8_MAX];
@@ -144,6 +150,8 @@ struct probes {
   double bytes[MOST_PROBED][2];
 };
 
+/* A sum reads a gradient, and reads and writes its sum: three of an update's seven passes. */
+#define ADDING (3.0 / 7)
 /* Sets the seconds and bytes of a candidate: an order, no truth. */
 void estimate(const struct search_space *s, const struct probes *p, struct candidate *c);
 

@@ -74,6 +74,12 @@ static void put_memory_last(struct searched *at)
 static void add_setting(struct search_space *s, const struct setting *l, bool pinned,
                         const char *given)
 {
+  const int other = s->of_kind[l->search];
+  if (other != NONE && l->search != SEARCH_CHOICE && l->search != SEARCH_RANKS)
+    usage_error(1,
+                "a search varies one setting of each kind, and %s says the same kind for '%s' and "
+                "'%s'",
+                options.plan, s->at[other].name, l->name);
   s->of_kind[l->search] = s->n;
   struct searched *at = &s->at[s->n++];
   *at = (struct searched){.name = l->name,
@@ -298,7 +304,8 @@ static bool schedule_is_legal(const struct search_space *s, const struct candida
   int64_t stages = per_rank == NONE ? 0 : number_of_value(s, c, per_rank);
   if (!stages) stages = stages_implied(name);
   if (s->layers && ranks * stages > s->layers) return false;
-  if (ranks * stages > s->pieces && ranks * stages <= s->listed) return false;
+  const int64_t most = ranks * stages <= s->listed ? s->pieces : s->blocks;
+  if (most && ranks * stages > most) return false;
   return can_be_so((struct schedule_query){name, ranks, stages, microbatches_in(s, c), false});
 }
 

@@ -55,6 +55,7 @@ void open_workers(evaluator f, double seconds)
       .it_value = {.tv_sec = (time_t)seconds,
                    .tv_usec = (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)},
       .it_interval = {.tv_usec = 50000}};
+  if (!time.it_value.tv_sec && !time.it_value.tv_usec) time.it_value.tv_usec = 1; /* 0: never */
   setitimer(ITIMER_REAL, &time, NULL);
 }
 

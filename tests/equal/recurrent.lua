@@ -6,6 +6,7 @@
 -- mesh: microbatches=3 sharded=1 dp=2 checkpoint=layer
 -- mesh: pp=2 dp=2 microbatches=2
 -- mesh: pp=2 microbatches=4 schedule=zbv_zero_bubble checkpoint=layer
+-- mesh: pp=2 microbatches=4 schedule=zbv_zero_bubble checkpoint=selective
 local mesh = device_mesh{ {"pp", args.pp or 1}, {"dp", args.dp or 1} }
 local WIDTH, LENGTH = 6, 5
 

@@ -222,6 +222,9 @@ refuses 2 "must be a number of seconds" plans/toy.lua --search --search-time -1
 refuses 2 "--search takes a plan" plans/toy.lua --search --dump=lua
 refuses 2 "declares no setting that a search may vary" tests/plans/search/none.lua --search --cluster dgx-h100
 refuses 1 "the kinds are copies" tests/plans/search/kind.lua --search --cluster dgx-h100
+refuses 1 "one setting of each kind" tests/plans/search/twice.lua --search --cluster dgx-h100
+refuses 2 "and -D microbatches=3" plans/llama3.lua --search --cluster dgx-h100 -D batch=8 -D microbatches=3
+refuses 4 "ended before" plans/llama3.lua --search --cluster dgx-h100 --search-time 1e-9
 refuses 1 "list the values that a search tries" tests/plans/search/values.lua --search --cluster dgx-h100
 refuses 1 "pin: the plan has no setting 'q'" tests/plans/search/pin.lua -o "$WORK/no"
 

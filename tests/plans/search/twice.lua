@@ -1,0 +1,1 @@
+local args = settings{{"tp", 1, "ranks", search = "tensor"}, {"columns", 1, "ranks", search = "tensor"}}
