@@ -8,6 +8,7 @@ local_mpi=yes
 runtime_plan=plans/generate.lua
 . "$root/tests/scripts/programs.sh"
 make_runtimes plain sanitized cuda
+. "$root/tests/scripts/text/server.sh"
 of=$golden/causal plan=tests/plans/causal/plan.lua archives=$WORK/archives
 mkdir -p "$archives" && tar -xJf "$of/archives.tar.xz" -C "$archives"
 
@@ -87,6 +88,34 @@ archive() {
 by_folder() {
   python3 tests/tools/archive_weights.py "$archives/$2.pt2" "$WORK/$1.safetensors" model. || fail "$1: no weights"
   make "$1" plain plans/generate.lua -D model="$archives/$2.pt2" -D context=64 -D prefill=8 && of_transformers "$1" "$2" --weights "$WORK/$1.safetensors"
+}
+
+# talks NAME: the archive's program with a folder that has a tokenizer, a chat template and the tokens that end an answer, and
+# with the archive's weights: a prompt, a chat, a server, and --check-causal.
+talks() {
+  local folder=$WORK/folder all ended
+  program=$1 arguments=(--tokenizer "$folder")
+  mkdir "$folder"
+  byte_tokenizer > "$folder/tokenizer.json"
+  printf '%s' "{% for m in messages %}{{ m['role'].upper() + ' ' + m['content'] + ' ' }}{% endfor %}" > "$folder/chat_template.jinja"
+  echo '{"text": "USER HI "}' > "$WORK/talk"
+  ids() { "$WORK/$program/ranks" "${arguments[@]}" --prompts "$WORK/talk" --tokens 9 2> "$WORK/messages" | sed 's/.*"ids":\[\([^]]*\)\].*/\1/'; }
+  all=$(ids)
+  [[ $all == *,*,* ]] || { cat "$WORK/messages"; fail "$1: no answer"; return; }
+  printf 'HI\n' | timeout 60 "$WORK/$program/ranks" "${arguments[@]}" --chat --tokens 9 > "$WORK/chat" 2> "$WORK/messages" || fail "$1: --chat"
+  "$WORK/$program/ranks" "${arguments[@]}" --prompt "USER HI " --tokens 9 2> "$WORK/messages" | cmp - "$WORK/chat" || fail "$1: --chat: $(cat "$WORK/chat")"
+  "$WORK/$program/ranks" "${arguments[@]}" --check-causal "$WORK/talk" > "$WORK/messages" 2>&1 < /dev/null &&
+    grep -q 'all texts: logits at most [0-9.]*e-0[5-9] apart' "$WORK/messages" || fail "$1: --check-causal: $(cat "$WORK/messages")"
+  if command -v curl > /dev/null; then
+    serves
+    curl -sS --max-time 60 -H 'Content-Type: application/json' -d '{"messages": [{"role": "user", "content": "HI"}], "max_tokens": 9}' \
+      "$at/v1/chat/completions" | python3 -c 'import json, sys; print(json.load(sys.stdin)["choices"][0]["message"]["content"])' |
+      cmp - "$WORK/chat" || fail "$1: --serve"
+    stops TERM
+  fi
+  ended=${all#*,}
+  echo "{\"eos_token_id\": [${ended%%,*}]}" > "$folder/generation_config.json"
+  [ "$(ids)" = "${all%%,*}" ] || [ "$(ids)" = "${all%%,*},${ended%%,*}" ] || fail "$1: generation_config.json beside the tokenizer: $(ids), not the first of $all"
 }
 
 # recurrent NAME KIND FAMILY DEFINITIONS...: the model in the plan language, with weights of transformers.
@@ -194,6 +223,7 @@ if [ -z "${MODELS:-}" ]; then
   make scored plain plans/generate.lua -D config="$golden/families/olmo2/config.json" -D context=32 -D prefill=8 -D slots=2 && scores scored
 fi
 cat "$WORK"/*.log
+[ -n "${MODELS:-}" ] || talks by_folder
 refused mean "mean of layers.0 takes all tokens of the text together"
 refused ahead "scaled_dot_product_attention of layers.0 sees later tokens"
 refused blocks "[a-z_]* of layers.0 sees later tokens"
