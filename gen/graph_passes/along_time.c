@@ -398,7 +398,7 @@ static void want_inputs(struct cutting *c, int i)
   }
   if (c->counts[op->out] || counted_operand(op) != NONE) wanted = 1u << OF_ALL;
   if (op->kind == OP_attention) {
-    for (int k = 0; k < 3; k++) c->wanted[op->in[k]] |= 1u << OF_ALL;
+    for (int k = 0; k < 3; k++) c->wanted[op->in[k]] |= 1u << OF_ALL; /* unused ones are left out */
     return;
   }
   if (is_token_margin(c, op) || is_over_tokens(c, op)) {

@@ -105,8 +105,9 @@ static int context_dimension(const struct cutting *c)
   return (int)number_of(&graph->op[c->text], "over") - 1;
 }
 
+/* latent: one cache has keys and values. */
 static void add_attention_caches(struct cutting *c, const struct op *op, struct caches *kept,
-                                 struct shape k, struct shape v)
+                                 struct shape k, struct shape v, bool latent)
 {
   const enum type type = number_of(&graph->op[c->text], "bfloat16") ? BF16 : F32;
   const int over = context_dimension(c);
@@ -118,6 +119,14 @@ static void add_attention_caches(struct cutting *c, const struct op *op, struct 
     cache = (struct shape){.ndim = 5,
                            .size = {cache.size[0], parts, cache.size[1],
                                     (cache.size[2] + parts - 1) / parts, cache.size[3]}};
+  }
+  if (latent) {
+    kept->k =
+        add_state_cache(op, "latent", cache, type, c,
+                        text("what keys and values of all earlier tokens are made of, for %s, "
+                             "which absorbs their projections: %lld numbers a token",
+                             reader_name(op), (long long)(k.size[1] * k.size[3])));
+    return;
   }
   kept->k = add_state_cache(op, "k", cache, type, c, kept_for(c, op, "the keys"));
   cache.size[cache.ndim - 1] = v.size[3];
@@ -178,27 +187,32 @@ static void make_attention(struct cutting *c, struct entry *e, int i)
   const struct op *op = &graph->op[i];
   const bool by_slot = e->last == NONE && e->tokens > 1;
   const int over = context_dimension(c);
+  const bool latent = over == NONE && has_values_in_keys(op);
   int in[3];
   struct shape s[3];
-  for (int k = 0; k < 3; k++) {
+  s[2] = graph->value[op->in[2]].shape;
+  for (int k = 0; k < (latent ? 2 : 3); k++) {
     in[k] = tokens_of_call(c, e, op, op->in[k], OF_ALL);
     if (by_slot) in[k] = permuted_in_entry(e, op, in[k], "abcd->cbad");
     s[k] = graph->value[in[k]].shape;
   }
   struct caches *kept = &c->caches[i];
   const int64_t groups = s[1].size[1];
-  if (kept->k == NONE) add_attention_caches(c, op, kept, s[1], s[2]);
+  if (kept->k == NONE) add_attention_caches(c, op, kept, s[1], s[2], latent);
   const int64_t each = s[0].size[1] / groups;
   struct shape grouped = {.ndim = 5,
                           .size = {s[0].size[0], groups, each, s[0].size[2], s[0].size[3]}};
   const int queries = view_in_entry(e, op, in[0], grouped);
   grouped.size[4] = s[2].size[3];
-  struct op cached = op_in_entry(
-      e, op,
-      (struct op){.kind = over == NONE ? OP_cached_attention : OP_cached_attention_parts,
-                  .nin = 7,
-                  .in = {queries, in[1], in[2], kept->k, kept->v, e->slot, e->start},
-                  .scalar = op->scalar});
+  struct op cached = {.kind = over == NONE ? OP_cached_attention : OP_cached_attention_parts,
+                      .nin = 7,
+                      .in = {queries, in[1], in[2], kept->k, kept->v, e->slot, e->start}};
+  if (latent)
+    cached = (struct op){.kind = OP_cached_latent_attention,
+                         .nin = 5,
+                         .in = {queries, in[1], kept->k, e->slot, e->start}};
+  cached.scalar = op->scalar;
+  cached = op_in_entry(e, op, cached);
   set_number(&cached, "window", c->window[i]);
   int y;
   if (over == NONE) {
@@ -362,7 +376,8 @@ static void add_calls(const struct cutting *c, const struct entry *e, const int 
     while (made < call.nout && (call.out[made] = first_made(c, e, call.out[made])) != NONE) made++;
     if (!complete || !made) call.nin = made = 0;
     call.nout = made;
-    if (!made && is_made_for_all_calls(c, &c->call[i])) { /* styles have nothing to ask of it */
+    const bool idle = call.first == call.last; /* as that of an absorbed projection */
+    if (!made && (idle || is_made_for_all_calls(c, &c->call[i]))) { /* styles ask nothing of it */
       number[i] = call.parent;
       continue;
     }

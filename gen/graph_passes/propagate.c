@@ -233,15 +233,17 @@ static bool cut_cache(struct value *cache, struct layout written, int from, int 
    rank has the caches of some heads then. */
 static void place_caches(const struct op *op)
 {
-  enum { HEADS = 1, HEADS_FROM_END = 3, QUERIES = 0, VALUES = 2, TOKENS = 3, TOKEN_ELEMENTS = 2 };
+  enum { HEADS = 1, HEADS_FROM_END = 3, QUERIES = 0, KEYS, VALUES, TOKENS, TOKEN_ELEMENTS = 2 };
   for (int i = 0; i < op->nin; i++) {
     struct value *v = &graph->value[op->in[i]];
     if (v->role != CACHE || v->placed) continue;
     if (op->kind == OP_recent || op->kind == OP_running_sum || op->kind == OP_all_tokens)
       cut_cache(v, graph->value[op->in[0]].layout, TOKEN_ELEMENTS, TOKEN_ELEMENTS);
-    else if (op->kind == OP_cached_attention || op->kind == OP_cached_attention_parts) {
+    else if (op->kind == OP_cached_attention || op->kind == OP_cached_attention_parts ||
+             op->kind == OP_cached_latent_attention) {
       const int heads = v->shape.ndim - HEADS_FROM_END;
-      for (int k = QUERIES; k <= VALUES; k++)
+      const int last = op->kind == OP_cached_latent_attention ? KEYS : VALUES;
+      for (int k = QUERIES; k <= last; k++)
         cut_cache(v, graph->value[op->in[k]].layout, HEADS, heads);
       if (v->shape.size[heads] > 1)
         cut_cache(v, graph->value[op->in[QUERIES]].layout, TOKENS, heads);
