@@ -240,6 +240,7 @@
   FIELD(INT,       unit,          "unit")   \
   FIELD(TEXT,      why,           "why")    \
   FIELD(TEXT,      part_of,       "part_of") \
+  FIELD(TEXT,      node,          "node")   \
   FIELD(FLAG,      constant,      "constant") \
   FIELD(FLAG,      recomputed,    "again")  \
   FIELD(INT,       piece,         "piece")  \

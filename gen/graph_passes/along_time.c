@@ -5,8 +5,9 @@
 static _Noreturn void refuse(const struct op *op, const char *why)
 {
   const struct module *m = op->module == NONE ? NULL : &graph->module[op->module];
-  plan_error(op->line, "generate: %s%s%s %s", printable(op->part_of ? op->part_of : op_name(op)),
-             m && *m->path ? " of " : "", m && *m->path ? printable(m->path) : "", why);
+  const char *name = op->node ? op->node : op->part_of ? op->part_of : op_name(op);
+  plan_error(op->line, "generate: %s%s%s %s", printable(name), m && *m->path ? " of " : "",
+             m && *m->path ? printable(m->path) : "", why);
 }
 
 /* ---------------------------------------------------------------------------- what scans carry */

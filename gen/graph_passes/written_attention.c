@@ -12,6 +12,7 @@ struct op from_origin(const struct op *origin, struct op op)
   op.module = origin->module;
   op.line = origin->line;
   op.part_of = origin->part_of ? origin->part_of : op_name(origin);
+  op.node = origin->node;
   op.phase = origin->phase;
   return op;
 }

@@ -5,7 +5,7 @@
 local args = settings{
   {"kind", "mixed", "the model", choices = {"attention", "window", "convolution", "shift", "sum", "positions", "mixed",
     "experts", "lstm", "gru", "mamba2", "rwkv", "delta", "prefix_max", "alibi", "softcap", "sinks",
-    "chunks", "first_and_last", "written", "mean", "norm", "ahead", "chosen", "reversed", "late",
+    "chunks", "first_and_last", "written", "relative", "mean", "norm", "ahead", "chosen", "reversed", "late",
     "last_state", "blocks", "unmasked", "flipped", "random", "caches", "padding"}}, {"draw", 1, "of kind=random: which model", type = "whole"},
   {"whole", false, "over whole texts"}, {"tp", 1, "ranks"}, {"cp", 1, "ranks that share caches"}, {"tokens", 48, "of a text"}, {"texts", 2, "of whole"}, {"slots", 1, "of the caches"},
   {"prefill", 8, "tokens of a call"}, {"cache_dtype", "float32", "of the caches"},
@@ -99,6 +99,10 @@ local scores = {
     k, v = k:repeat_interleave(2, 1), v:repeat_interleave(2, 1)
     local x = F.matmul(q, k:transpose(2, 3)) / math.sqrt(dim // heads)
     return F.matmul(F.softmax(F.where(j:le(i), x, -math.huge), -1), v)
+  end,
+  relative = function(self, q, k, v, i, j) -- a bias by how far back a key is, of which each query makes its own numbers
+    local of = F.matmul(q, self.distances):gather(3, F.clamp(i - j, 0, 8):view(1, 1, T, T):expand{q:size()[1], heads, T, T})
+    return masked(q, k, v, F.where(j:le(i), of, -math.huge))
   end,
   flipped = function(_, q, k, v, i, j) -- the mask hides others than the later ones
     k, v = k:repeat_interleave(2, 1), v:repeat_interleave(2, 1)
@@ -229,6 +233,7 @@ local Block = nn.module("Block", function(self, kind)
     for _, name in ipairs{"dt_bias", "a_log", "skip"} do self[name] = nn.Parameter{H, init = nn.init.normal(0, 1)} end
   end
   if kind == "caches" then self.cache = nn.KVCache() end
+  if kind == "relative" then self.distances = nn.Parameter{dim // heads, 9, init = nn.init.normal(0, 1)} end
   if kind == "sinks" then self.sinks = nn.Parameter{heads, init = nn.init.normal(0, 1)} end
   if kind == "rwkv" or kind == "delta" then self.wv2 = nn.Linear(dim, dim) end
   if kind == "rwkv" then

@@ -179,7 +179,7 @@ done
 fi
 n=10
 for model in ${MODELS:-mixed positions window convolution shift sum norm lstm gru mamba2 rwkv delta prefix_max \
-  alibi softcap sinks chunks first_and_last written}; do
+  alibi softcap sinks chunks first_and_last written relative}; do
   for way in "plain -D prefill=3 -D slots=2" "sanitized -D prefill=1" "plain -D prefill=48 -D slots=2 -D tp=2" \
     "cuda -D prefill=8 -D slots=3"; do
     [ $model = mixed ] || [ $((n % 7)) -eq 0 ] || all_cases || [ -n "${MODELS:-}" ] || { n=$((n + 1)); continue; }
@@ -236,4 +236,7 @@ refused chosen "softmax of layers.0 takes all tokens of the text together"
 refused reversed "flip of layers.0 needs other tokens"
 refused last_state "stack of layers.0.rnn reads what a scan hands on behind the last token of the text"
 refused late "conv1d of layers.0.conv needs later tokens"
+! "$TPGEN" plans/generate.lua -o "$WORK/refused" -D model="$archives/batch_norm.pt2" -D context=32 > "$WORK/batch_norm.said" 2>&1 &&
+  grep -q 'error: generate: batch_norm (.*make.py:[0-9]*) of norm takes all tokens of the text together: it needs later tokens$' "$WORK/batch_norm.said" ||
+  { cat "$WORK/batch_norm.said"; fail "a batch norm over tokens is not refused"; }
 finish "archives and own models continue texts as they read them whole"
