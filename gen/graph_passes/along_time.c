@@ -173,7 +173,7 @@ static void find_margin(struct cutting *c, const struct op *op)
   if (a.inner != 1) refuse(op, "is over something else than the tokens, in their dimension");
   a.size = graph->value[op->out].shape.size[a.dim];
   if (op->kind == OP_pad) {
-    if (a.lead < 0) refuse(op, "puts zeros in the place of tokens");
+    if (a.lead < 0) c->zeroed[op->out] = -a.lead; /* the first tokens, which were cut off */
     a.lead += number_of(op, "before");
   } else {
     const int64_t end = number_of(op, "start") + a.size - a.lead;

@@ -269,6 +269,20 @@ static void make_sum(struct cutting *c, struct entry *e, const struct op *op)
       cast_in_entry(e, op, from_rows_in_entry(e, op, y, graph->value[made].shape, dim), op->out);
 }
 
+/* The tokens of the call, with zeros in the place of the text's first ones. */
+static int without_first(const struct cutting *c, struct entry *e, const struct op *op, int made)
+{
+  const int first = number_in_entry(e, op, (double)c->zeroed[op->out], I32);
+  struct shape along = graph->value[made].shape;
+  for (int d = 0; d < along.ndim; d++)
+    if (d != c->along[op->in[0]].dim) along.size[d] = 1;
+  const int is_later =
+      view_in_entry(e, op, computed(e, op, OP_ge, e->position[OF_ALL], first), along);
+  const int zero = number_in_entry(e, op, 0, graph->value[made].type);
+  return append_op(
+      op_in_entry(e, op, (struct op){.kind = OP_where, .nin = 3, .in = {is_later, made, zero}}));
+}
+
 static void make_of_tokens(struct cutting *c, struct entry *e, int i)
 {
   const struct op *op = &graph->op[i];
@@ -281,7 +295,8 @@ static void make_of_tokens(struct cutting *c, struct entry *e, int i)
     return;
   }
   if (is_token_margin(c, op)) {
-    e->made[op->out][OF_ALL] = value_in_form(c, e, op, op->in[0], OF_ALL);
+    const int made = value_in_form(c, e, op, op->in[0], OF_ALL);
+    e->made[op->out][OF_ALL] = c->zeroed[op->out] ? without_first(c, e, op, made) : made;
     return;
   }
   if (is_over_tokens(c, op)) {
@@ -513,6 +528,7 @@ static struct cutting known_of_text(void)
   c.length = graph->value[graph->op[c.text].out].shape.size[1];
   c.along = alloc(values * sizeof *c.along);
   c.wanted = alloc(values * sizeof *c.wanted);
+  c.zeroed = alloc(values * sizeof *c.zeroed);
   c.counts = alloc(values * sizeof *c.counts);
   c.live = alloc(operations * sizeof *c.live);
   c.kept = alloc(values * sizeof *c.kept);

@@ -40,6 +40,7 @@ struct cutting {
   int64_t length;
   struct token_axis *along; /* by value of the whole text */
   unsigned *wanted;         /* the forms that are wanted, by value */
+  int64_t *zeroed;          /* by value: so many first tokens are zero in it, in its input not */
   bool *counts;             /* by value: it counts the rows of the call's tokens, by expert */
   bool *live;               /* by operation: the logits depend on it */
   struct list outputs;

@@ -252,10 +252,35 @@ static void place_caches(const struct op *op)
   }
 }
 
+/* The steps' combined output has the layout in which every step makes its slice: a redistribution
+   of slices would be of those steps only that the flat program has. */
+static void place_stack(const struct op *op)
+{
+  const struct layout made = graph->value[op->in[0]].layout;
+  struct layout to = made;
+  int stacked = 0;
+  while (!(op->dims >> stacked & 1)) stacked++;
+  for (int i = 1; i < op->nin; i++)
+    if (!same_layout(graph->value[op->in[i]].layout, made))
+      plan_error(
+          op->line,
+          "the steps of this scan leave their results in different layouts, so they cannot be "
+          "a loop: F.scan(f, carry, xs, dim, true) writes them one after the other");
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (to.on[d].kind == SHARD && to.on[d].dim >= stacked) to.on[d].dim++;
+  graph->value[op->out].layout = to;
+  graph->value[op->out].placed = true;
+}
+
 static void place(struct propagating *p, struct op *op)
 {
   place_caches(op);
   if (op->kind == OP_scan_hold) return;
+  const int maker = op->kind == OP_scan_stack ? graph->value[op->in[0]].op : NONE;
+  if (maker != NONE && scan_around(graph->op[maker].module) != NONE) {
+    place_stack(op);
+    return;
+  }
   if (op->nout && is_of_metric(op->out)) {
     /* Each batch adds its term of a metric to the sum of the batches before. The sum has the layout
        in which the term is made. */

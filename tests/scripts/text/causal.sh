@@ -178,7 +178,7 @@ for folder in "$golden"/families/*/; do
 done
 fi
 n=10
-for model in ${MODELS:-mixed positions window convolution shift sum norm lstm gru mamba2 rwkv delta prefix_max \
+for model in ${MODELS:-mixed positions window convolution shift sum norm lstm gru mamba2 rwkv delta prefix_max linear \
   alibi softcap sinks chunks first_and_last written relative}; do
   for way in "plain -D prefill=3 -D slots=2" "sanitized -D prefill=1" "plain -D prefill=48 -D slots=2 -D tp=2" \
     "cuda -D prefill=8 -D slots=3"; do
