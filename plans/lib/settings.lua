@@ -118,6 +118,8 @@ function M.adapters(match)
       type = "number"},
     {"lora_match", match, "the layers that have one: a pattern"},
     {"lora_dropout", 0, "dropout of their inputs", type = "number"},
+    {"weight_dtype", "float32", "with lora: how the frozen matrices are stored; nf4 is QLoRA",
+      choices = {"float32", "bfloat16", "int8", "nf4"}},
   }
 end
 

@@ -271,7 +271,9 @@ function base.begin_program(who, options, steps, batch)
 end
 
 local function begin(who, options, steps)
-  return base.begin_program(who, options, steps, need(options, who, "batch", "table"))
+  local model, batch = base.begin_program(who, options, steps, need(options, who, "batch", "table"))
+  base.store_frozen_weights()
+  return model, batch
 end
 
 -- -------------------------------------------------------------------------------- the two programs
