@@ -21,7 +21,7 @@ static bool is_made_by(int value, enum op_kind kind)
   return op && op->kind == kind;
 }
 
-/* Whether a parameter has all of its elements. */
+/* Whether it is a parameter, or a part of one. */
 static bool is_part_of_parameter(int value)
 {
   while (is_made_by(value, OP_narrow) || is_made_by(value, OP_view)) value = maker_of(value)->in[0];
@@ -76,6 +76,7 @@ static void check_queries(int id, int64_t rank)
       require(features(own) == features(nth_part(op->in[1], i, &nkeys)), id,
               "its queries have other parts than its keys");
     }
+    if (n == 1) return; /* all features of the queries meet the latent */
     const int first = first_feature(own, &of);
     require(model == NONE || model == of, id, "its queries are of two values");
     model = of;
@@ -111,12 +112,12 @@ void check_absorbed(void)
     const struct op *op = &graph->op[id];
     if (!has_latent(op)) continue;
     const int64_t rank = features(op->in[2]);
-    require(!number_of(maker_of(op->in[2]), "start") && graph->value[op->in[1]].shape.size[1] == 1,
-            id, "its values are not the first features of keys that all heads share");
     /* A model's own attention may be so, without products. */
     int n, first = nth_part(op->in[0], 0, &n);
     if (!is_made_by(first, OP_matmul) || strcmp(rule_of(maker_of(first)), "bhtd,hdr->bhtr"))
       continue;
+    require(!number_of(maker_of(op->in[2]), "start") && graph->value[op->in[1]].shape.size[1] == 1,
+            id, "its values are not the first features of keys that all heads share");
     check_queries(id, rank);
     check_result(id, rank);
   }

@@ -121,11 +121,11 @@ static void add_attention_caches(struct cutting *c, const struct op *op, struct 
                                     (cache.size[2] + parts - 1) / parts, cache.size[3]}};
   }
   if (latent) {
-    kept->k =
-        add_state_cache(op, "latent", cache, type, c,
-                        text("what keys and values of all earlier tokens are made of, for %s, "
-                             "which absorbs their projections: %lld numbers a token",
-                             reader_name(op), (long long)(k.size[1] * k.size[3])));
+    kept->k = add_state_cache(
+        op, "latent", cache, type, c,
+        text("the keys of all earlier tokens, whose first numbers are the values, for "
+             "%s: %lld numbers a token",
+             reader_name(op), (long long)(k.size[1] * k.size[3])));
     return;
   }
   kept->k = add_state_cache(op, "k", cache, type, c, kept_for(c, op, "the keys"));
