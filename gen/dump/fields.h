@@ -1,7 +1,6 @@
 /* clang-format off */
 /* fields.h: the fields that a dump states of each record, one row a field, for write_fields.c and
-   read_fields.c. A field that a later pass needs is only a row here.
-     FIELD(KIND, member, word)
+   read_fields.c. A field that a later pass needs is only a row here: FIELD(KIND, member, word)
 
    KIND    How the field is written and read; `put_KIND` and `read_KIND` of the two files.
              FLAG            `word` if it is set; `no_word` if it is not, and usually is
