@@ -410,6 +410,7 @@ static const struct promise {
     {PASS_LUA, PASS_LUA, check_parameter_order},
     {PASS_LUA, PASS_LUA, check_training},
     {PASS_LUA, PASS_LUA, check_units},
+    {PASS_ABSORB, PASS_ABSORB, check_absorbed},
     {PASS_RECOMPUTE, PASS_RECOMPUTE, check_recomputed},
     {PASS_STAGES, PASS_REDISTRIBUTE, check_transfers},
     {PASS_CLAMP_TO_CAPACITY, PASS_LAST, check_rows},

@@ -223,6 +223,10 @@ struct part part_on(const struct cut_tensor *t, int rank);
 int64_t common_part(const struct cut_tensor *t, int rank, const struct cut_tensor *u, int other);
 int64_t common_along(const struct cut_tensor *t, const struct part *a, const struct part *b, int d);
 
+/* --------------------------------------------------------------------------- check_absorbed.c */
+
+void check_absorbed(void);
+
 /* ------------------------------------------------------------------------------- check_rows.c */
 
 void check_rows(void);

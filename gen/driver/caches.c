@@ -1,7 +1,7 @@
 /* caches.c: what the caches of a program keep that generates from a model of whole texts, where the
    plan leaves it open.
 
-   Takes   the graph before the pass `cut_time`, the passes from there on, and the memory of a rank.
+   Takes   the graph before the pass `absorb`, the passes from there on, and the memory of a rank.
    Leaves  the choice in the plan's options, and why.
 
    Both ways are tried. Of those that fit the quicker one is taken; of two that do not fit, the

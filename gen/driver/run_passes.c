@@ -18,10 +18,10 @@ static void try_from_plan(void)
   if (graph->stages) note_trial_of_pipeline();
 }
 
-/* From `cut_time` on, in a trial: a program that generates has no pipeline. */
-static void try_from_cut_time(void)
+/* From `absorb` on, in a trial: a program that generates has no pipeline. */
+static void try_from_absorb(void)
 {
-  run_rest(PASS_CUT_TIME - 1, note_trial);
+  run_rest(PASS_ABSORB - 1, note_trial);
 }
 
 /* From `optimize` on, in a trial. */
@@ -47,7 +47,7 @@ void try_from_propagate(void)
 void run_passes(enum pass first, enum pass last)
 {
   for (enum pass pass = first; pass <= last; pass++) {
-    if (pass == PASS_CUT_TIME) decide_caches(try_from_cut_time);
+    if (pass == PASS_ABSORB) decide_caches(try_from_absorb);
     if (pass == PASS_OPTIMIZE) decide_reductions(try_from_optimize);
     if (pass == PASS_RECOMPUTE) decide_recomputation(try_from_recompute);
     if (pass == PASS_OUTLINE && are_decisions_explained()) note_names();

@@ -1,7 +1,6 @@
 /* clang-format off */
 /* fields.h: the fields that a dump states of each record, one row a field, for write_fields.c and
-   read_fields.c. A field that a later pass needs is only a row here.
-     FIELD(KIND, member, word)
+   read_fields.c. A field that a later pass needs is only a row here: FIELD(KIND, member, word)
 
    KIND    How the field is written and read; `put_KIND` and `read_KIND` of the two files.
              FLAG            `word` if it is set; `no_word` if it is not, and usually is
@@ -240,6 +239,7 @@
   FIELD(INT,       unit,          "unit")   \
   FIELD(TEXT,      why,           "why")    \
   FIELD(TEXT,      part_of,       "part_of") \
+  FIELD(TEXT,      node,          "node")   \
   FIELD(FLAG,      constant,      "constant") \
   FIELD(FLAG,      recomputed,    "again")  \
   FIELD(INT,       piece,         "piece")  \

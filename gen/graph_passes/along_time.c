@@ -5,8 +5,9 @@
 static _Noreturn void refuse(const struct op *op, const char *why)
 {
   const struct module *m = op->module == NONE ? NULL : &graph->module[op->module];
-  plan_error(op->line, "generate: %s%s%s %s", printable(op->part_of ? op->part_of : op_name(op)),
-             m && *m->path ? " of " : "", m && *m->path ? printable(m->path) : "", why);
+  const char *name = op->node ? op->node : op->part_of ? op->part_of : op_name(op);
+  plan_error(op->line, "generate: %s%s%s %s", printable(name), m && *m->path ? " of " : "",
+             m && *m->path ? printable(m->path) : "", why);
 }
 
 /* ---------------------------------------------------------------------------- what scans carry */
@@ -172,7 +173,7 @@ static void find_margin(struct cutting *c, const struct op *op)
   if (a.inner != 1) refuse(op, "is over something else than the tokens, in their dimension");
   a.size = graph->value[op->out].shape.size[a.dim];
   if (op->kind == OP_pad) {
-    if (a.lead < 0) refuse(op, "puts zeros in the place of tokens");
+    if (a.lead < 0) c->zeroed[op->out] = -a.lead; /* the first tokens, which were cut off */
     a.lead += number_of(op, "before");
   } else {
     const int64_t end = number_of(op, "start") + a.size - a.lead;
@@ -398,7 +399,7 @@ static void want_inputs(struct cutting *c, int i)
   }
   if (c->counts[op->out] || counted_operand(op) != NONE) wanted = 1u << OF_ALL;
   if (op->kind == OP_attention) {
-    for (int k = 0; k < 3; k++) c->wanted[op->in[k]] |= 1u << OF_ALL;
+    for (int k = 0; k < 3; k++) c->wanted[op->in[k]] |= 1u << OF_ALL; /* unused ones are left out */
     return;
   }
   if (is_token_margin(c, op) || is_over_tokens(c, op)) {

@@ -106,18 +106,27 @@ static struct bounds bounds_of_result(const struct op *op, const struct bounds *
     for (int i = 0; i < op->nin; i++)
       if (is_zero(in[i])) return in[i];
     break;
+  case OP_gather:
+  case OP_index_select: /* some of the first one's elements */
+    return is_plain(a) ? plain_number : unknown_bounds;
   default:
     break;
   }
   return plain ? plain_number : unknown_bounds;
 }
 
-/* Of a constant with dimensions of the queries and of the keys, or NONE. Weights are plain. */
-static struct bounds bounds_of_constant(struct cutting *c, int value, int query, int key, bool own)
+/* Of a value that depends on no key's token: a constant, or one of the queries. It has dimensions
+   of the queries and of the keys, or NONE. Weights are plain, and what tokens make is, unless it
+   was made for keys within so many operations. */
+static struct bounds bounds_without_keys(struct cutting *c, int value, int query, int key, bool own,
+                                         int depth)
 {
   const int maker = graph->value[value].op;
-  if (maker == NONE) return plain_number;
-  const struct bounds followed = bounds_of_pairs(c, value, query, key, own);
+  const int along = c->along[value].dim;
+  if (maker == NONE || (along != NONE && (key == NONE || key == along))) return plain_number;
+  if (!depth) return unknown_bounds;
+  const struct bounds followed =
+      along != NONE ? unknown_bounds : bounds_of_pairs(c, value, query, key, own);
   const struct op *op = &graph->op[maker];
   if (followed.known || op->nout != 1 || !op->nin || !*rule_of(op)) return followed;
   struct letters l;
@@ -128,8 +137,8 @@ static struct bounds bounds_of_constant(struct cutting *c, int value, int query,
   if ((query != NONE && t.letter == NONE) || (key != NONE && t.key == NONE)) return unknown_bounds;
   struct bounds in[MAX_INPUTS];
   for (int i = 0; i < op->nin; i++)
-    in[i] = bounds_of_constant(c, op->in[i], dimension_having(&l, i, t.letter),
-                               dimension_having(&l, i, t.key), own);
+    in[i] = bounds_without_keys(c, op->in[i], dimension_having(&l, i, t.letter),
+                                dimension_having(&l, i, t.key), own, depth - 1);
   return bounds_of_result(op, in);
 }
 
@@ -139,9 +148,8 @@ static struct bounds bounds_of_input(struct cutting *c, const struct op *op,
 {
   const int v = op->in[i];
   if (c->keys[v] != NONE) return own ? c->own[v] : c->ahead[v];
-  if (c->along[v].dim != NONE) return plain_number;
-  return bounds_of_constant(c, v, dimension_having(l, i, t.letter), dimension_having(l, i, t.key),
-                            own);
+  return bounds_without_keys(c, v, dimension_having(l, i, t.letter), dimension_having(l, i, t.key),
+                             own, MOST_MAKERS);
 }
 
 /* Whether an operation over the keys of an input is the same without those that come later. */

@@ -105,8 +105,9 @@ static int context_dimension(const struct cutting *c)
   return (int)number_of(&graph->op[c->text], "over") - 1;
 }
 
+/* latent: one cache has keys and values. */
 static void add_attention_caches(struct cutting *c, const struct op *op, struct caches *kept,
-                                 struct shape k, struct shape v)
+                                 struct shape k, struct shape v, bool latent)
 {
   const enum type type = number_of(&graph->op[c->text], "bfloat16") ? BF16 : F32;
   const int over = context_dimension(c);
@@ -118,6 +119,14 @@ static void add_attention_caches(struct cutting *c, const struct op *op, struct 
     cache = (struct shape){.ndim = 5,
                            .size = {cache.size[0], parts, cache.size[1],
                                     (cache.size[2] + parts - 1) / parts, cache.size[3]}};
+  }
+  if (latent) {
+    kept->k = add_state_cache(
+        op, "latent", cache, type, c,
+        text("the keys of all earlier tokens, whose first numbers are the values, for "
+             "%s: %lld numbers a token",
+             reader_name(op), (long long)(k.size[1] * k.size[3])));
+    return;
   }
   kept->k = add_state_cache(op, "k", cache, type, c, kept_for(c, op, "the keys"));
   cache.size[cache.ndim - 1] = v.size[3];
@@ -178,27 +187,32 @@ static void make_attention(struct cutting *c, struct entry *e, int i)
   const struct op *op = &graph->op[i];
   const bool by_slot = e->last == NONE && e->tokens > 1;
   const int over = context_dimension(c);
+  const bool latent = over == NONE && has_values_in_keys(op);
   int in[3];
   struct shape s[3];
-  for (int k = 0; k < 3; k++) {
+  s[2] = graph->value[op->in[2]].shape;
+  for (int k = 0; k < (latent ? 2 : 3); k++) {
     in[k] = tokens_of_call(c, e, op, op->in[k], OF_ALL);
     if (by_slot) in[k] = permuted_in_entry(e, op, in[k], "abcd->cbad");
     s[k] = graph->value[in[k]].shape;
   }
   struct caches *kept = &c->caches[i];
   const int64_t groups = s[1].size[1];
-  if (kept->k == NONE) add_attention_caches(c, op, kept, s[1], s[2]);
+  if (kept->k == NONE) add_attention_caches(c, op, kept, s[1], s[2], latent);
   const int64_t each = s[0].size[1] / groups;
   struct shape grouped = {.ndim = 5,
                           .size = {s[0].size[0], groups, each, s[0].size[2], s[0].size[3]}};
   const int queries = view_in_entry(e, op, in[0], grouped);
   grouped.size[4] = s[2].size[3];
-  struct op cached = op_in_entry(
-      e, op,
-      (struct op){.kind = over == NONE ? OP_cached_attention : OP_cached_attention_parts,
-                  .nin = 7,
-                  .in = {queries, in[1], in[2], kept->k, kept->v, e->slot, e->start},
-                  .scalar = op->scalar});
+  struct op cached = {.kind = over == NONE ? OP_cached_attention : OP_cached_attention_parts,
+                      .nin = 7,
+                      .in = {queries, in[1], in[2], kept->k, kept->v, e->slot, e->start}};
+  if (latent)
+    cached = (struct op){.kind = OP_cached_latent_attention,
+                         .nin = 5,
+                         .in = {queries, in[1], kept->k, e->slot, e->start}};
+  cached.scalar = op->scalar;
+  cached = op_in_entry(e, op, cached);
   set_number(&cached, "window", c->window[i]);
   int y;
   if (over == NONE) {
@@ -255,6 +269,20 @@ static void make_sum(struct cutting *c, struct entry *e, const struct op *op)
       cast_in_entry(e, op, from_rows_in_entry(e, op, y, graph->value[made].shape, dim), op->out);
 }
 
+/* The tokens of the call, with zeros in the place of the text's first ones. */
+static int without_first(const struct cutting *c, struct entry *e, const struct op *op, int made)
+{
+  const int first = number_in_entry(e, op, (double)c->zeroed[op->out], I32);
+  struct shape along = graph->value[made].shape;
+  for (int d = 0; d < along.ndim; d++)
+    if (d != c->along[op->in[0]].dim) along.size[d] = 1;
+  const int is_later =
+      view_in_entry(e, op, computed(e, op, OP_ge, e->position[OF_ALL], first), along);
+  const int zero = number_in_entry(e, op, 0, graph->value[made].type);
+  return append_op(
+      op_in_entry(e, op, (struct op){.kind = OP_where, .nin = 3, .in = {is_later, made, zero}}));
+}
+
 static void make_of_tokens(struct cutting *c, struct entry *e, int i)
 {
   const struct op *op = &graph->op[i];
@@ -267,7 +295,8 @@ static void make_of_tokens(struct cutting *c, struct entry *e, int i)
     return;
   }
   if (is_token_margin(c, op)) {
-    e->made[op->out][OF_ALL] = value_in_form(c, e, op, op->in[0], OF_ALL);
+    const int made = value_in_form(c, e, op, op->in[0], OF_ALL);
+    e->made[op->out][OF_ALL] = c->zeroed[op->out] ? without_first(c, e, op, made) : made;
     return;
   }
   if (is_over_tokens(c, op)) {
@@ -362,7 +391,8 @@ static void add_calls(const struct cutting *c, const struct entry *e, const int 
     while (made < call.nout && (call.out[made] = first_made(c, e, call.out[made])) != NONE) made++;
     if (!complete || !made) call.nin = made = 0;
     call.nout = made;
-    if (!made && is_made_for_all_calls(c, &c->call[i])) { /* styles have nothing to ask of it */
+    const bool idle = call.first == call.last; /* as that of an absorbed projection */
+    if (!made && (idle || is_made_for_all_calls(c, &c->call[i]))) { /* styles ask nothing of it */
       number[i] = call.parent;
       continue;
     }
@@ -498,6 +528,7 @@ static struct cutting known_of_text(void)
   c.length = graph->value[graph->op[c.text].out].shape.size[1];
   c.along = alloc(values * sizeof *c.along);
   c.wanted = alloc(values * sizeof *c.wanted);
+  c.zeroed = alloc(values * sizeof *c.zeroed);
   c.counts = alloc(values * sizeof *c.counts);
   c.live = alloc(operations * sizeof *c.live);
   c.kept = alloc(values * sizeof *c.kept);

@@ -40,6 +40,7 @@ struct cutting {
   int64_t length;
   struct token_axis *along; /* by value of the whole text */
   unsigned *wanted;         /* the forms that are wanted, by value */
+  int64_t *zeroed;          /* by value: so many first tokens are zero in it, in its input not */
   bool *counts;             /* by value: it counts the rows of the call's tokens, by expert */
   bool *live;               /* by operation: the logits depend on it */
   struct list outputs;
@@ -200,6 +201,22 @@ int recent_in_entry(struct cutting *c, const struct entry *e, const struct op *o
 /* In the program of a whole text of so many tokens. also: by operation, those whose keys and values
    are made again at each call; or NULL. */
 void write_out_attention(int64_t length, const bool *also);
+/* Goes through the order: an operation for which `replacement` adds others, and gives a value, is
+   left out, and that value takes the place of its first output. NONE: it stays. */
+void replace_operations(int (*replacement)(int op, const void *with), const void *with);
+/* For what takes the place of an operation: an operation of its module and line; a value in another
+   shape; a product. */
+struct op from_origin(const struct op *origin, struct op op);
+int viewed_from_origin(const struct op *origin, int x, struct shape shape);
+int product_from_origin(const struct op *origin, const char *rule, int a, int b);
+
+/* ------------------------------------------------------------------------------------ absorb.c */
+
+/* Whether each value of the attention is the first numbers of its key: one cache has both. */
+bool has_values_in_keys(const struct op *op);
+/* How many numbers a token keys and values are made of by a projection of each head, which can be
+   absorbed; 0: they are not. */
+int64_t absorbable_numbers(const struct op *op);
 
 /* ------------------------------------------------------------------------------ visible_keys.c */
 

@@ -233,15 +233,17 @@ static bool cut_cache(struct value *cache, struct layout written, int from, int 
    rank has the caches of some heads then. */
 static void place_caches(const struct op *op)
 {
-  enum { HEADS = 1, HEADS_FROM_END = 3, QUERIES = 0, VALUES = 2, TOKENS = 3, TOKEN_ELEMENTS = 2 };
+  enum { HEADS = 1, HEADS_FROM_END = 3, QUERIES = 0, KEYS, VALUES, TOKENS, TOKEN_ELEMENTS = 2 };
   for (int i = 0; i < op->nin; i++) {
     struct value *v = &graph->value[op->in[i]];
     if (v->role != CACHE || v->placed) continue;
     if (op->kind == OP_recent || op->kind == OP_running_sum || op->kind == OP_all_tokens)
       cut_cache(v, graph->value[op->in[0]].layout, TOKEN_ELEMENTS, TOKEN_ELEMENTS);
-    else if (op->kind == OP_cached_attention || op->kind == OP_cached_attention_parts) {
+    else if (op->kind == OP_cached_attention || op->kind == OP_cached_attention_parts ||
+             op->kind == OP_cached_latent_attention) {
       const int heads = v->shape.ndim - HEADS_FROM_END;
-      for (int k = QUERIES; k <= VALUES; k++)
+      const int last = op->kind == OP_cached_latent_attention ? KEYS : VALUES;
+      for (int k = QUERIES; k <= last; k++)
         cut_cache(v, graph->value[op->in[k]].layout, HEADS, heads);
       if (v->shape.size[heads] > 1)
         cut_cache(v, graph->value[op->in[QUERIES]].layout, TOKENS, heads);
@@ -250,10 +252,35 @@ static void place_caches(const struct op *op)
   }
 }
 
+/* The steps' combined output has the layout in which every step makes its slice: a redistribution
+   of slices would be of those steps only that the flat program has. */
+static void place_stack(const struct op *op)
+{
+  const struct layout made = graph->value[op->in[0]].layout;
+  struct layout to = made;
+  int stacked = 0;
+  while (!(op->dims >> stacked & 1)) stacked++;
+  for (int i = 1; i < op->nin; i++)
+    if (!same_layout(graph->value[op->in[i]].layout, made))
+      plan_error(
+          op->line,
+          "the steps of this scan leave their results in different layouts, so they cannot be "
+          "a loop: F.scan(f, carry, xs, dim, true) writes them one after the other");
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (to.on[d].kind == SHARD && to.on[d].dim >= stacked) to.on[d].dim++;
+  graph->value[op->out].layout = to;
+  graph->value[op->out].placed = true;
+}
+
 static void place(struct propagating *p, struct op *op)
 {
   place_caches(op);
   if (op->kind == OP_scan_hold) return;
+  const int maker = op->kind == OP_scan_stack ? graph->value[op->in[0]].op : NONE;
+  if (maker != NONE && scan_around(graph->op[maker].module) != NONE) {
+    place_stack(op);
+    return;
+  }
   if (op->nout && is_of_metric(op->out)) {
     /* Each batch adds its term of a metric to the sum of the batches before. The sum has the layout
        in which the term is made. */

@@ -53,7 +53,7 @@ static struct list read_of_all(const struct cutting *c, int i)
   if (op->kind == OP_attention) {
     if (c->along[op->in[1]].dim == NONE) return values;
     add(&values, op->in[1]);
-    if (op->in[2] != op->in[1]) add(&values, op->in[2]);
+    if (op->in[2] != op->in[1] && !has_values_in_keys(op)) add(&values, op->in[2]);
     return values;
   }
   bool any = false;
@@ -98,8 +98,10 @@ static const char *names_of(const struct list *values)
   return b.text;
 }
 
-static const char *instead_text(const struct cutting *c, const struct list *read, bool *smaller)
+static const char *instead_text(const struct cutting *c, const struct op *reader,
+                                const struct list *read, bool *smaller)
 {
+  const int64_t absorbed = absorbable_numbers(reader);
   struct instead n = {.seen = alloc((size_t)c->known * sizeof *n.seen)};
   *smaller = false;
   for (int k = 0; k < read->n; k++) {
@@ -107,6 +109,10 @@ static const char *instead_text(const struct cutting *c, const struct list *read
     *smaller |= c->again[read->at[k]];
     follow(c, &n, read->at[k]);
   }
+  if (absorbed)
+    return text("; what they are made of, with their projections absorbed, would be %" PRId64
+                " numbers a token, not %" PRId64,
+                absorbed, n.in_place_of);
   if (!*smaller) return "";
   if (plan_options->generate.caches == SMALL_CACHES)
     return text("; its input is made again at each call from %s: %" PRId64 " numbers a token, not "
@@ -149,5 +155,6 @@ void find_smaller(struct cutting *c)
   for (int v = 0; v < c->known; v++) c->again[v] = possible[v] && near[made[v]];
   for (int i = 0; i < c->n; i++)
     if (read[c->op[i]].n)
-      c->instead[c->op[i]] = instead_text(c, &read[c->op[i]], &c->reads_smaller[c->op[i]]);
+      c->instead[c->op[i]] =
+          instead_text(c, &graph->op[c->op[i]], &read[c->op[i]], &c->reads_smaller[c->op[i]]);
 }

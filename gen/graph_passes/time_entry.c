@@ -9,6 +9,7 @@ struct op op_in_entry(const struct entry *e, const struct op *origin, struct op 
   op.module = origin->module == NONE ? NONE : e->module[origin->module];
   op.line = origin->line;
   op.part_of = origin->part_of;
+  op.node = origin->node;
   op.phase = e->phase;
   return op;
 }
@@ -234,8 +235,13 @@ static int rows_of_all_calls(struct cutting *c, struct entry *e, const struct op
     const bool is_short = number_of(&graph->op[c->text], "bfloat16");
     struct shape cache = shape;
     cache.size[0] = plan_options->generate.slots;
-    c->kept[v] = add_state_cache(reader, "tokens", cache, is_short ? BF16 : F32, c,
-                                 kept_for(c, reader, kept_value_name(v)));
+    const char *why = kept_for(c, reader, kept_value_name(v));
+    const int over = (int)number_of(&graph->op[c->text], "over") - 1;
+    if (over != NONE)
+      why = text("%s; whole on each rank of %s: only caches of keys and values have parts of the "
+                 "context",
+                 why, printable(graph->mesh.name[over]));
+    c->kept[v] = add_state_cache(reader, "tokens", cache, is_short ? BF16 : F32, c, why);
   }
   const struct op all = {.kind = OP_all_tokens, .nin = 4, .in = {x, c->kept[v], e->slot, e->start}};
   return e->gathered[v] = append_op_shaped(op_in_entry(e, reader, all), shape);

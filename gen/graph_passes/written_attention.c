@@ -7,11 +7,12 @@
 
 static const double least = -3.4028234663852886e38;
 
-static struct op from_origin(const struct op *origin, struct op op)
+struct op from_origin(const struct op *origin, struct op op)
 {
   op.module = origin->module;
   op.line = origin->line;
   op.part_of = origin->part_of ? origin->part_of : op_name(origin);
+  op.node = origin->node;
   op.phase = origin->phase;
   return op;
 }
@@ -28,7 +29,7 @@ static int scaled(const struct op *origin, int x, double by)
   return append_op(from_origin(origin, op));
 }
 
-static int viewed(const struct op *origin, int x, struct shape shape)
+int viewed_from_origin(const struct op *origin, int x, struct shape shape)
 {
   if (same_shape(graph->value[x].shape, shape)) return x;
   struct op op = {.kind = OP_view, .nin = 1, .in = {x}};
@@ -42,7 +43,7 @@ static int number(const struct op *origin, double x, enum type type)
   return append_op_shaped(from_origin(origin, op), (struct shape){0});
 }
 
-static int product(const struct op *origin, const char *rule, int a, int b)
+int product_from_origin(const struct op *origin, const char *rule, int a, int b)
 {
   const struct op op = {.kind = OP_matmul, .nin = 2, .in = {a, b}, .equation = rule};
   return append_op(from_origin(origin, op));
@@ -72,7 +73,8 @@ static int places(const struct op *origin, int64_t n)
 /* How far back each key is from each query: [queries, keys]. */
 static int distances(const struct op *origin, int64_t n)
 {
-  const int q = viewed(origin, places(origin, n), (struct shape){.ndim = 2, .size = {n, 1}});
+  const int q =
+      viewed_from_origin(origin, places(origin, n), (struct shape){.ndim = 2, .size = {n, 1}});
   return written(origin, OP_sub, q, places(origin, n));
 }
 
@@ -83,8 +85,8 @@ static int masked(const struct op *op, int scores, int64_t n)
   if (number_of(op, "biased")) scores = written(op, OP_add, scores, op->in[input++]);
   if (number_of(op, "documents")) {
     const struct shape q = {.ndim = 4, .size = {1, 1, n, 1}}, k = {.ndim = 4, .size = {1, 1, 1, n}};
-    const int same =
-        written(op, OP_eq, viewed(op, op->in[input], q), viewed(op, op->in[input + 1], k));
+    const int same = written(op, OP_eq, viewed_from_origin(op, op->in[input], q),
+                             viewed_from_origin(op, op->in[input + 1], k));
     scores = hidden(op, scores, same);
   }
   if (!number_of(op, "causal") && !window) return scores;
@@ -105,8 +107,9 @@ static int written_attention(const struct op *op)
   const int64_t b = q.size[0], heads = q.size[1], groups = k.size[1], n = q.size[2], m = k.size[2];
   const int64_t each = heads / groups;
   const struct shape grouped = {.ndim = 5, .size = {b, groups, each, n, q.size[3]}};
-  int x = product(op, "bgrqd,bgkd->bgrqk", viewed(op, op->in[0], grouped), op->in[1]);
-  x = viewed(op, x, (struct shape){.ndim = 4, .size = {b, heads, n, m}});
+  int x = product_from_origin(op, "bgrqd,bgkd->bgrqk", viewed_from_origin(op, op->in[0], grouped),
+                              op->in[1]);
+  x = viewed_from_origin(op, x, (struct shape){.ndim = 4, .size = {b, heads, n, m}});
   if (graph->value[x].type != F32)
     x = append_op(from_origin(op, (struct op){.kind = OP_cast, .nin = 1, .in = {x}, .type = F32}));
   x = scaled(op, x, op->scalar);
@@ -117,7 +120,7 @@ static int written_attention(const struct op *op)
   if (sinks) {
     const struct shape column = {.ndim = 4, .size = {1, heads, 1, 1}};
     struct op expand = {.kind = OP_expand, .nin = 1, .dims = 4, .keepdim = true, .scalar = 1};
-    expand.in[0] = viewed(op, op->in[op->nin - 1], column);
+    expand.in[0] = viewed_from_origin(op, op->in[op->nin - 1], column);
     const struct shape rows = {.ndim = 4, .size = {b, heads, n, 1}};
     const int sink = append_op_shaped(from_origin(op, expand), rows);
     struct op cat = {.kind = OP_cat, .nin = 2, .in = {x, sink}, .dims = 8};
@@ -134,9 +137,9 @@ static int written_attention(const struct op *op)
     x = append_op(from_origin(
         op,
         (struct op){.kind = OP_cast, .nin = 1, .in = {x}, .type = graph->value[op->in[2]].type}));
-  x = viewed(op, x, (struct shape){.ndim = 5, .size = {b, groups, each, n, m}});
-  x = product(op, "bgrqk,bgke->bgrqe", x, op->in[2]);
-  x = viewed(op, x, (struct shape){.ndim = 4, .size = {b, heads, n, v.size[3]}});
+  x = viewed_from_origin(op, x, (struct shape){.ndim = 5, .size = {b, groups, each, n, m}});
+  x = product_from_origin(op, "bgrqk,bgke->bgrqe", x, op->in[2]);
+  x = viewed_from_origin(op, x, (struct shape){.ndim = 4, .size = {b, heads, n, v.size[3]}});
   if (graph->value[x].type != graph->value[op->out].type)
     x = append_op(from_origin(
         op, (struct op){.kind = OP_cast, .nin = 1, .in = {x}, .type = graph->value[op->out].type}));
@@ -154,7 +157,27 @@ static bool is_to_be_written(const struct op *op, int64_t length, bool again)
   return window_of_attention(op, length, &why) < 0 && strcmp(why, SEES_LATER) != 0;
 }
 
+/* What write_out_attention is asked. */
+struct writing {
+  int64_t length;
+  const bool *also; /* by operation, or NULL */
+};
+
+static int written_if_needed(int op, const void *with)
+{
+  const struct writing *w = with;
+  const struct op attention = graph->op[op]; /* operations are added */
+  return is_to_be_written(&attention, w->length, w->also && w->also[op])
+             ? written_attention(&attention)
+             : NONE;
+}
+
 void write_out_attention(int64_t length, const bool *also)
+{
+  replace_operations(written_if_needed, &(struct writing){length, also});
+}
+
+void replace_operations(int (*replacement)(int op, const void *with), const void *with)
 {
   const int n = graph->norder, *order = graph->order, known = graph->nvalue;
   int *at = alloc((size_t)(n + 1) * sizeof *at), *now = alloc((size_t)(known + 1) * sizeof *now);
@@ -166,13 +189,13 @@ void write_out_attention(int64_t length, const bool *also)
     struct op *op = &graph->op[order[i]];
     for (int k = 0; k < op->nin; k++)
       if (op->in[k] < known) op->in[k] = now[op->in[k]];
-    if (!is_to_be_written(op, length, also && also[order[i]])) {
+    const int out = op->out, made = replacement(order[i], with);
+    if (made == NONE) {
       append_to_order(order[i]);
       continue;
     }
-    const struct op attention = *op; /* operations are added */
-    now[attention.out] = written_attention(&attention);
-    graph->value[now[attention.out]].name = graph->value[attention.out].name;
+    now[out] = made;
+    graph->value[made].name = graph->value[out].name;
   }
   at[n] = graph->norder;
   for (int i = 0; i < graph->ncall; i++) {

@@ -8,7 +8,10 @@
    last `window` if that is not 0. $s is the scale. */
 OP(cached_attention, "b!grt!d!,bgt!d!,bgt!e!,n!gc!d!,n!gc!e!,b!,b!->b!grt!e!", "", no_grad,
    "window", "", "bgrtcd bgrtce", .type = "f32", .cheap = COSTLY)
-/* The same over caches in p parts of the sequence, which ranks share: of each part the attention
+/* The same where a value is the first numbers of its key: one cache has both. */
+OP(cached_latent_attention, "b!grt!d!,bgt!d!,n!gc!d!,b!,b!->b!grt!e!", "", no_grad, "window", "",
+   "bgrtcd bgrtce", .type = "f32", .cheap = COSTLY)
+/* Attention over caches in p parts of the sequence, which ranks share: of each part the attention
    over its keys, and the logarithm of its rows' sums, -INFINITY where a row sees none. A pair for
    each part; maxima and sums along p merge them. */
 OP(cached_attention_parts,

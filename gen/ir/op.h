@@ -73,7 +73,8 @@ struct op {
   const struct stages *stages; /* fused: how its kernel runs the body: row_passes.c */
   const char *why; /* redistribute and its lowered operations: the consumer, in words, or NULL */
   const char *part_of; /* "rms_norm": the plan's function that made it, or NULL */
-  int nbody;           /* fused, epilogue, bucket of collectives: the number of operations in it */
+  const char *node; /* "batch_norm (model.py:7)": of an archive, the node that made it; or NULL */
+  int nbody;        /* fused, epilogue, bucket of collectives: the number of operations in it */
   int buffer;
   int function;      /* loop, iteration: the function that it calls */
   int awaits;        /* await: the collective */

@@ -6,6 +6,7 @@
    name       The function, void name(void), and what --dump= and messages call the pass.
    NAME       The same in capitals, of enum pass: PASS_NAME. */
 PASS(LUA, lua)
+PASS(ABSORB, absorb)
 PASS(CUT_TIME, cut_time)
 PASS(PLAN, plan)
 PASS(PROPAGATE, propagate)

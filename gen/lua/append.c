@@ -234,6 +234,7 @@ struct op op_here(struct op op)
   if (graph->nop >= MAX_OPS) plan_fails("the model has more than %d operations", MAX_OPS);
   op.line = sandbox->line;
   op.part_of = called_function;
+  op.node = node_words();
   op.module = module_of_call(recording.call);
   op.phase = recording.phase;
   return op;

@@ -313,6 +313,8 @@ bool is_pattern(const char *text);
 /* From now on errors name a node of an exported program: its operator, and Python's stack or NULL.
    Lua must keep both. NULL, NULL: none. */
 void set_node(const char *target, const char *stack);
+/* "batch_norm (model.py:7)": its operator, and Python's line if it is known; or NULL. */
+const char *node_words(void);
 /* The plan's error, at its current line. */
 _Noreturn void plan_fails(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The file of a function, by Lua's name of its source: 0 for the plan, the number of a required

@@ -104,6 +104,39 @@ void set_node(const char *target, const char *stack)
   node_stack = stack;
 }
 
+/* Where the innermost line of Python's stack is: its file, and what is behind its name; or NULL.
+   outside: of files that are not PyTorch's own, if there are any. */
+static const char *innermost_file(bool outside, const char **end)
+{
+  static const char begin[] = "File \"", line[] = "\", line ", own[] = "/torch/nn/";
+  const char *found = NULL;
+  for (const char *at = node_stack; at && (at = strstr(at, begin));) {
+    const char *file = at + strlen(begin), *quote = at = strchr(file, '"');
+    if (!quote || strncmp(quote, line, strlen(line)) != 0) continue;
+    const char *of_torch = strstr(file, own);
+    if (found && outside && of_torch && of_torch < quote) continue;
+    found = file;
+    *end = quote;
+  }
+  return found;
+}
+
+const char *node_words(void)
+{
+  static const char *target, *stack, *words; /* of the last node */
+  if (!node_target) return NULL;
+  if (words && target == node_target && stack == node_stack) return words;
+  target = node_target;
+  stack = node_stack;
+  const char *end, *file = innermost_file(true, &end), *name = strstr(target, "aten.");
+  name = name ? name + strlen("aten.") : target;
+  words = text("%.*s", (int)strcspn(name, name == target ? "" : "."), name);
+  if (file)
+    words = text("%s (%.*s:%.*s)", words, (int)(end - file), file,
+                 (int)strspn(end + 8, "0123456789"), end + 8);
+  return words;
+}
+
 void plan_fails(const char *format, ...)
 {
   char raw[8192], message[4 * sizeof raw], *at = message;
@@ -114,12 +147,10 @@ void plan_fails(const char *format, ...)
   if (node_target && strlen(raw) < sizeof raw - 1) {
     /* Appends the subject of the error: the operator, and the innermost line of Python's stack. */
     size_t size = sizeof raw;
-    const char *file = NULL, *next = node_stack;
-    while (next && (next = strstr(next, "File \""))) file = next += strlen("File \"");
+    const char *end, *file = innermost_file(false, &end);
     size_t used = strlen(raw);
     used += (size_t)snprintf(raw + used, size - used, "; it is %.100s", node_target);
-    const char *end = file ? strchr(file, '"') : NULL;
-    if (end && strncmp(end, "\", line ", 8) == 0 && used < size) {
+    if (file && used < size) {
       snprintf(raw + used, size - used, " of %.*s:%.*s", (int)(end - file), file,
                (int)strspn(end + 8, "0123456789"), end + 8);
     }

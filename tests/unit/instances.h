@@ -242,6 +242,9 @@ static const struct instance instances[] = {
      .out = {"abcd3"}},
     {OP_cached_attention, .in = {"2b112", "2b12", "2b12", "2bc2", "2bc2", "#2", "#2"},
      .out = {"2b112"}, .number = {2}},
+    {OP_cached_latent_attention, .in = {"abcd3", "abd3", "3be3", "#a", "#a"}, .out = {"abcd2"}},
+    {OP_cached_latent_attention, .in = {"2b113", "2b13", "2bc3", "#2", "#2"}, .out = {"2b112"},
+     .number = {2}},
     {OP_cached_attention_parts, .in = {"abcd2", "abd2", "abd3", "3ebd2", "3ebd3", "#a", "#a"},
      .out = {"eabcd3", "eabcd"}},
     {OP_cached_attention_parts, .in = {"2b112", "2b12", "2b12", "2cbd2", "2cbd2", "#2", "#2"},
@@ -408,10 +411,25 @@ static bool keeps_state(enum op_kind kind)
   return kind == OP_recall_state || kind == OP_keep_state;
 }
 
+/* Which inputs are caches: from the first on, up to the end. */
+static int first_cache(enum op_kind kind)
+{
+  if (kind == OP_cached_attention || kind == OP_cached_attention_parts) return 3;
+  return kind == OP_cached_latent_attention ? 2 : keeps_tokens(kind) ? 1 : 0;
+}
+
+static int end_of_caches(enum op_kind kind)
+{
+  if (kind == OP_cached_attention || kind == OP_cached_attention_parts) return 5;
+  return kind == OP_cached_latent_attention ? 3
+         : keeps_tokens(kind)               ? 2
+         : keeps_state(kind)                ? 1
+                                            : 0;
+}
+
 static bool has_caches(const struct op *op)
 {
-  return op->kind == OP_cached_attention || op->kind == OP_cached_attention_parts ||
-         keeps_tokens(op->kind) || keeps_state(op->kind);
+  return end_of_caches(op->kind) > 0;
 }
 
 /* Adds the instance to the graph, on inputs of its own. */
@@ -421,9 +439,7 @@ __attribute__((unused)) static const struct op *instantiate(const struct instanc
   struct op op = op_of_instance(instance, size);
   for (; op.nin < MAX_INPUTS && instance->in[op.nin]; op.nin++) {
     const char *in = instance->in[op.nin];
-    const bool is_cache = keeps_state(op.kind)    ? op.nin == 0
-                          : keeps_tokens(op.kind) ? op.nin == 1
-                                                  : has_caches(&op) && (op.nin == 3 || op.nin == 4);
+    const bool is_cache = op.nin >= first_cache(op.kind) && op.nin < end_of_caches(op.kind);
     op.in[op.nin] =
         given(is_cache ? CACHE : BATCH, "x", shape_in_letters(in, size), (struct layout){0});
     graph->value[op.in[op.nin]].type = type_in_letters(in);
@@ -530,10 +546,10 @@ static struct array suitable_input(const struct op *op, int i, const struct arra
   }
   const bool is_place = has_caches(op) && !keeps_state(op->kind) && i > op->nin - 3;
   for (int64_t k = 0; is_place && k < x.shape.size[0]; k++) {
-    const struct shape cache = graph->value[op->in[op->nin == 4 ? 1 : 3]].shape;
-    const int64_t context = op->nin == 4                      ? 2 * cache.size[1]
-                            : op->kind == OP_cached_attention ? cache.size[2]
-                                                              : cache.size[1] * cache.size[3];
+    const struct shape cache = graph->value[op->in[first_cache(op->kind)]].shape;
+    const int64_t context = op->nin == 4      ? 2 * cache.size[1]
+                            : cache.ndim == 4 ? cache.size[2]
+                                              : cache.size[1] * cache.size[3];
     x.at[k] = i == op->nin - 1                     ? draw_below((int)context)
               : k < cache.size[0] && draw_below(5) ? (double)k
                                                    : -1;

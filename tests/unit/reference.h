@@ -1238,22 +1238,27 @@ static bool run_cached_attention(const struct op *op, const struct array *in, st
                                  const struct places *at)
 {
   (void)at;
-  const struct shape s = in[0].shape, cache = in[3].shape, v = in[2].shape;
+  const bool latent = op->kind == OP_cached_latent_attention;
+  const struct array keys = in[latent ? 2 : 3], values = in[latent ? 2 : 4], v = in[latent ? 1 : 2];
+  const struct array slots = in[op->nin - 2], starts = in[op->nin - 1];
+  const struct shape s = in[0].shape, cache = keys.shape;
   const int64_t window = number_of(op, "window"), r = s.size[2], tokens = s.size[3];
-  struct shape made = {5, {s.size[0], s.size[1], r, tokens, v.size[3]}};
+  const int64_t width = latent ? out[0].shape.size[4] : v.shape.size[3];
+  struct shape made = {5, {s.size[0], s.size[1], r, tokens, width}};
   if (!same_shape(made, out[0].shape)) return false;
   for (int64_t b = 0; b < s.size[0]; b++)
     for (int64_t head = 0; head < s.size[1] * r; head++)
       for (int64_t t = 0; t < tokens; t++) {
         const int64_t row = (b * s.size[1] * r + head) * tokens + t;
-        const int64_t slot = (int64_t)in[5].at[b], start = (int64_t)in[6].at[b], newest = start + t;
+        const int64_t slot = (int64_t)slots.at[b], start = (int64_t)starts.at[b],
+                      newest = start + t;
         double weight[256], sum = 0;
         must(cache.size[2] <= 256, "a longer context than the reference has room for");
         for (int64_t j = 0; j < cache.size[2] && slot >= 0; j++) {
           const bool sees = j <= newest && (!window || j > newest - window);
           double product = 0;
           for (int64_t d = 0; d < s.size[4]; d++)
-            product += in[0].at[row * s.size[4] + d] * (j < start ? at4(in[3], slot, head / r, j, d)
+            product += in[0].at[row * s.size[4] + d] * (j < start ? at4(keys, slot, head / r, j, d)
                                                         : j - start < tokens
                                                             ? at4(in[1], b, head / r, j - start, d)
                                                             : 0);
@@ -1261,12 +1266,11 @@ static bool run_cached_attention(const struct op *op, const struct array *in, st
           sum += weight[j];
         }
         for (int64_t j = 0; j < cache.size[2] && slot >= 0 && sum > 0; j++)
-          for (int64_t e = 0; e < v.size[3]; e++)
-            out[0].at[row * v.size[3] + e] +=
-                weight[j] / sum *
-                (j < start            ? at4(in[4], slot, head / r, j, e)
-                 : j - start < tokens ? at4(in[2], b, head / r, j - start, e)
-                                      : 0);
+          for (int64_t e = 0; e < width; e++)
+            out[0].at[row * width + e] += weight[j] / sum *
+                                          (j < start            ? at4(values, slot, head / r, j, e)
+                                           : j - start < tokens ? at4(v, b, head / r, j - start, e)
+                                                                : 0);
       }
   return true;
 }
@@ -1751,6 +1755,7 @@ static reference *reference_of(enum op_kind kind)
   case OP_attention_back_bias:
     return run_attention_back;
   case OP_cached_attention:
+  case OP_cached_latent_attention:
     return run_cached_attention;
   case OP_cached_attention_parts:
     return run_cached_attention_parts;

@@ -81,6 +81,8 @@ static const struct left_out {
      "R,R,P(sum),R,P(sum),R,R -> P(sum); R,R,S(3),R,S(3),R,R -> S(4); "
      "S(0),S(0),S(0),R,R,S(0),S(0) -> S(0)",
      "a cache is neither pending nor cut in width, and ranks with all slots write them all"},
+    {"cached_latent_attention", "S(0),S(0),R,S(0),S(0) -> S(0)",
+     "ranks with all slots write them all"},
     {"cached_attention_parts",
      "R,R,P(sum),R,P(sum),R,R -> P(sum),R; R,R,S(3),R,S(4),R,R -> S(5),R; "
      "S(0),S(0),S(0),R,R,S(0),S(0) -> S(1),S(1)",

@@ -32,6 +32,13 @@ static bool beside_tokenizer(const struct options *o, const char *file, char pat
   return beside(o->tokenizer, file, path) || beside_weights(o, file, path);
 }
 
+// What says how to generate: an archive's weights have none, and the model's folder is then that of
+// the tokenizer.
+static bool beside_model(const struct options *o, const char *file, char path[PATH_MAX])
+{
+  return beside_weights(o, file, path) || beside(o->tokenizer, file, path);
+}
+
 static bool read_object(const char *path, size_t flags, json_t **object, struct failure *why)
 {
   json_error_t error;
@@ -174,13 +181,13 @@ static bool read_files(struct text_settings *s, const struct options *o, struct 
   char path[PATH_MAX];
   json_t *object = NULL;
   bool ok = true;
-  if (beside_weights(o, "generation_config.json", path)) {
+  if (beside_model(o, "generation_config.json", path)) {
     ok = read_object(path, 0, &object, why) && take_ends(s, object, path, why) &&
          take_sampling(s, object, path, why);
     json_decref(object);
     object = NULL;
   }
-  if (ok && s->nend == 0 && beside_weights(o, "config.json", path)) {
+  if (ok && s->nend == 0 && beside_model(o, "config.json", path)) {
     ok = read_object(path, 0, &object, why) && take_ends(s, object, path, why);
     json_decref(object);
   }

@@ -55,6 +55,17 @@ class Logits(torch.nn.Module):
         return self.model(input_ids=tokens, use_cache=False).logits
 
 
+class Normed(torch.nn.Module):
+    """Normalizes each channel over all tokens: it cannot be continued."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.norm, self.output = torch.nn.Embedding(12, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 12)
+
+    def forward(self, tokens):
+        return self.output(self.norm(self.words(tokens).transpose(1, 2)).transpose(1, 2))
+
+
 def greedy(model, prompt, count):
     tokens, top = list(prompt), []
     for _ in range(count):
@@ -118,4 +129,5 @@ if __name__ == "__main__":
     for name in [*FAMILIES, *RECURRENT] if names == ["all"] else names or OF_TESTS:
         make(name, here)
     if not names:
+        export(Normed(), os.path.join(here, "batch_norm.pt2"))
         pack(here)

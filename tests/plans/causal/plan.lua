@@ -4,8 +4,8 @@
 
 local args = settings{
   {"kind", "mixed", "the model", choices = {"attention", "window", "convolution", "shift", "sum", "positions", "mixed",
-    "experts", "lstm", "gru", "mamba2", "rwkv", "delta", "prefix_max", "alibi", "softcap", "sinks",
-    "chunks", "first_and_last", "written", "mean", "norm", "ahead", "chosen", "reversed", "late",
+    "experts", "lstm", "gru", "mamba2", "rwkv", "delta", "prefix_max", "linear", "alibi", "softcap", "sinks",
+    "chunks", "first_and_last", "written", "relative", "mean", "norm", "ahead", "chosen", "reversed", "late",
     "last_state", "blocks", "unmasked", "flipped", "random", "caches", "padding"}}, {"draw", 1, "of kind=random: which model", type = "whole"},
   {"whole", false, "over whole texts"}, {"tp", 1, "ranks"}, {"cp", 1, "ranks that share caches"}, {"tokens", 48, "of a text"}, {"texts", 2, "of whole"}, {"slots", 1, "of the caches"},
   {"prefill", 8, "tokens of a call"}, {"cache_dtype", "float32", "of the caches"},
@@ -74,6 +74,14 @@ local recurrent = {
     end, self.first:expand{s[1], H, E, E}, {q = q, k = k, v = v, g = g, beta = beta}, 1)
     return y:reshape(s[1], t, dim)
   end,
+  linear = function(self, x) -- attention without a softmax: what keys and values add up to, and what keys do
+    local q, k, v = F.relu(self.gates(x)) + 0.1, F.relu(self.wv2(x)) + 0.1, self.wo(x)
+    local _, y = F.scan(function(c, e)
+      c = {kv = c.kv + e.k:unsqueeze(-1) * e.v:unsqueeze(1), k = c.k + e.k}
+      return c, (c.kv * e.q:unsqueeze(-1)):sum(1) / (c.k * e.q):sum(-1, true)
+    end, {kv = F.zeros{x:size()[1], dim, dim}, k = F.zeros{x:size()[1], dim}}, {q = q, k = k, v = v}, 1)
+    return self.wq(y)
+  end,
   prefix_max = function(_, x)
     local _, y = F.scan(function(m, e) m = F.maximum(m, e) return m, m end, F.full({x:size()[1], dim}, -1e30), x, 1)
     return y
@@ -99,6 +107,10 @@ local scores = {
     k, v = k:repeat_interleave(2, 1), v:repeat_interleave(2, 1)
     local x = F.matmul(q, k:transpose(2, 3)) / math.sqrt(dim // heads)
     return F.matmul(F.softmax(F.where(j:le(i), x, -math.huge), -1), v)
+  end,
+  relative = function(self, q, k, v, i, j) -- a bias by how far back a key is, of which each query makes its own numbers
+    local of = F.matmul(q, self.distances):gather(3, F.clamp(i - j, 0, 8):view(1, 1, T, T):expand{q:size()[1], heads, T, T})
+    return masked(q, k, v, F.where(j:le(i), of, -math.huge))
   end,
   flipped = function(_, q, k, v, i, j) -- the mask hides others than the later ones
     k, v = k:repeat_interleave(2, 1), v:repeat_interleave(2, 1)
@@ -229,14 +241,16 @@ local Block = nn.module("Block", function(self, kind)
     for _, name in ipairs{"dt_bias", "a_log", "skip"} do self[name] = nn.Parameter{H, init = nn.init.normal(0, 1)} end
   end
   if kind == "caches" then self.cache = nn.KVCache() end
+  if kind == "relative" then self.distances = nn.Parameter{dim // heads, 9, init = nn.init.normal(0, 1)} end
   if kind == "sinks" then self.sinks = nn.Parameter{heads, init = nn.init.normal(0, 1)} end
-  if kind == "rwkv" or kind == "delta" then self.wv2 = nn.Linear(dim, dim) end
+  if kind == "rwkv" or kind == "delta" or kind == "linear" then self.wv2 = nn.Linear(dim, dim) end
   if kind == "rwkv" then
     self.mix, self.bonus = nn.Parameter{dim, init = nn.init.normal(0, 1)}, nn.Parameter{dim, init = nn.init.normal(0, 1)}
   end
   if kind == "delta" then
     self.gates, self.first = nn.Linear(dim, 2 * H), nn.Parameter{1, H, E, E, init = nn.init.normal(0, 1)}
   end
+  if kind == "linear" then self.gates = nn.Linear(dim, dim) end
   self.up, self.down = nn.Linear(dim, 2 * dim), nn.Linear(2 * dim, dim)
   if kind == "experts" then self.moe = nn.MoE(dim, {experts = 4, top_k = 2, hidden = dim}) end
   function self:forward(x)
@@ -270,7 +284,12 @@ end)
 
 local model = Model()
 if args.tp > 1 then -- a GRU's hidden units by hand: auto() cuts its gates where nothing may be cut
-  parallelize(model, mesh.tp, args.kind == "gru" and {["layers.0.rnn"] = Colwise(), output = Colwise()} or auto())
+  local styles = {
+    gru = {["layers.0.rnn"] = Colwise(), output = Colwise()},
+    linear = {["layers.0.gates"] = Colwise(), ["layers.0.wv2"] = Colwise(), output = Colwise(), -- each step makes a pending sum
+      ["layers.0.wq"] = PrepareModuleInput{desired_input_layouts = Shard(1)}},
+  }
+  parallelize(model, mesh.tp, styles[args.kind] or auto())
 end
 if args.whole then
   return infer{model = model, batch = {tokens = randint(vocab){args.texts, T}},

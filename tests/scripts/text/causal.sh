@@ -8,6 +8,7 @@ local_mpi=yes
 runtime_plan=plans/generate.lua
 . "$root/tests/scripts/programs.sh"
 make_runtimes plain sanitized cuda
+. "$root/tests/scripts/text/server.sh"
 of=$golden/causal plan=tests/plans/causal/plan.lua archives=$WORK/archives
 mkdir -p "$archives" && tar -xJf "$of/archives.tar.xz" -C "$archives"
 
@@ -36,11 +37,12 @@ family() {
   "$TOOLS/compare_answers" greedy "$from/generate.json" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
 }
 
-# latent NAME DEFINITIONS...: DeepSeek-V3 keeps its latent and the rotary key, 24 numbers a token, not keys and values of 112.
+# latent NAME DEFINITIONS...: DeepSeek-V3 keeps its latent and the rotary key, 24 numbers a token, not keys and values of 112, and
+# absorbs the projections.
 latent() {
   local name=$1 from=$golden/families/deepseek_v3
   make "$name" "${@:2}" -D config="$from/config.json" -D caches=small || return
-  grep -q 'from rms_norm \[1, [0-9]*, 16\] and rotary \[1, 1, [0-9]*, 8\]: 24 numbers a token' "$WORK/$name/plan.txt" || fail "$name: $(sed -n '/^caches/,/^memory/p' "$WORK/$name/plan.txt")"
+  grep -q 'self_attn.latent.*24' "$WORK/$name/plan.txt" || [[ $name == *_cp* ]] || fail "$name: $(sed -n '/^caches/,/^memory/p' "$WORK/$name/plan.txt")"
   "$TOOLS/compare_answers" prompts "$from/generate.json" > "$WORK/$name.jsonl"
   run "$name" "$WORK/$name.out" --weights "$from/model.safetensors" --prompts "$WORK/$name.jsonl" --tokens 12 || return
   echo "$name:"
@@ -89,6 +91,34 @@ by_folder() {
   make "$1" plain plans/generate.lua -D model="$archives/$2.pt2" -D context=64 -D prefill=8 && of_transformers "$1" "$2" --weights "$WORK/$1.safetensors"
 }
 
+# talks NAME: the archive's program with a folder that has a tokenizer, a chat template and the tokens that end an answer, and
+# with the archive's weights: a prompt, a chat, a server, and --check-causal.
+talks() {
+  local folder=$WORK/folder all ended
+  program=$1 arguments=(--tokenizer "$folder")
+  mkdir "$folder"
+  byte_tokenizer > "$folder/tokenizer.json"
+  printf '%s' "{% for m in messages %}{{ m['role'].upper() + ' ' + m['content'] + ' ' }}{% endfor %}" > "$folder/chat_template.jinja"
+  echo '{"text": "USER HI "}' > "$WORK/talk"
+  ids() { "$WORK/$program/ranks" "${arguments[@]}" --prompts "$WORK/talk" --tokens 9 2> "$WORK/messages" | sed 's/.*"ids":\[\([^]]*\)\].*/\1/'; }
+  all=$(ids)
+  [[ $all == *,*,* ]] || { cat "$WORK/messages"; fail "$1: no answer"; return; }
+  printf 'HI\n' | timeout 60 "$WORK/$program/ranks" "${arguments[@]}" --chat --tokens 9 > "$WORK/chat" 2> "$WORK/messages" || fail "$1: --chat"
+  "$WORK/$program/ranks" "${arguments[@]}" --prompt "USER HI " --tokens 9 2> "$WORK/messages" | cmp - "$WORK/chat" || fail "$1: --chat: $(cat "$WORK/chat")"
+  "$WORK/$program/ranks" "${arguments[@]}" --check-causal "$WORK/talk" > "$WORK/messages" 2>&1 < /dev/null &&
+    grep -q 'all texts: logits at most [0-9.]*e-0[5-9] apart' "$WORK/messages" || fail "$1: --check-causal: $(cat "$WORK/messages")"
+  if command -v curl > /dev/null; then
+    serves
+    curl -sS --max-time 60 -H 'Content-Type: application/json' -d '{"messages": [{"role": "user", "content": "HI"}], "max_tokens": 9}' \
+      "$at/v1/chat/completions" | python3 -c 'import json, sys; print(json.load(sys.stdin)["choices"][0]["message"]["content"])' |
+      cmp - "$WORK/chat" || fail "$1: --serve"
+    stops TERM
+  fi
+  ended=${all#*,}
+  echo "{\"eos_token_id\": [${ended%%,*}]}" > "$folder/generation_config.json"
+  [ "$(ids)" = "${all%%,*}" ] || [ "$(ids)" = "${all%%,*},${ended%%,*}" ] || fail "$1: generation_config.json beside the tokenizer: $(ids), not the first of $all"
+}
+
 # recurrent NAME KIND FAMILY DEFINITIONS...: the model in the plan language, with weights of transformers.
 recurrent() {
   make "$1" "$2" tests/plans/causal/recurrent.lua -D model="$3" "${@:4}" && of_transformers "$1" "$3" --weights "$of/$3.safetensors"
@@ -131,6 +161,7 @@ beside "$WORK/caches.log" own caches plain caches -D prefill=5 -D slots=2 -D tp=
 beside "$WORK/latent.log" latent latent_tp2 plain plans/generate.lua -D context=32 -D prefill=8 -D slots=3 -D tp=2
 in_ci beside "$WORK/latent_2.log" latent latent_one sanitized plans/generate.lua -D context=32 -D prefill=5
 in_ci beside "$WORK/latent_3.log" latent latent_cuda cuda plans/generate.lua -D context=32 -D prefill=8 -D slots=2
+in_ci beside "$WORK/latent_4.log" latent latent_cp2_tp2 plain plans/generate.lua -D context=32 -D prefill=8 -D slots=2 -D cp=2 -D tp=2
 beside "$WORK/memory.log" memory_decides
 in_ci beside "$WORK/mpt.log" archive mpt plain mpt -D prefill=8 -D slots=2 -D tp=2
 beside "$WORK/bloom.log" archive bloom plain bloom -D prefill=7 -D slots=3 -D tp=2
@@ -147,8 +178,8 @@ for folder in "$golden"/families/*/; do
 done
 fi
 n=10
-for model in ${MODELS:-mixed positions window convolution shift sum norm lstm gru mamba2 rwkv delta prefix_max \
-  alibi softcap sinks chunks first_and_last written}; do
+for model in ${MODELS:-mixed positions window convolution shift sum norm lstm gru mamba2 rwkv delta prefix_max linear \
+  alibi softcap sinks chunks first_and_last written relative}; do
   for way in "plain -D prefill=3 -D slots=2" "sanitized -D prefill=1" "plain -D prefill=48 -D slots=2 -D tp=2" \
     "cuda -D prefill=8 -D slots=3"; do
     [ $model = mixed ] || [ $((n % 7)) -eq 0 ] || all_cases || [ -n "${MODELS:-}" ] || { n=$((n + 1)); continue; }
@@ -194,6 +225,7 @@ if [ -z "${MODELS:-}" ]; then
   make scored plain plans/generate.lua -D config="$golden/families/olmo2/config.json" -D context=32 -D prefill=8 -D slots=2 && scores scored
 fi
 cat "$WORK"/*.log
+[ -n "${MODELS:-}" ] || talks by_folder
 refused mean "mean of layers.0 takes all tokens of the text together"
 refused ahead "scaled_dot_product_attention of layers.0 sees later tokens"
 refused blocks "[a-z_]* of layers.0 sees later tokens"
@@ -204,4 +236,7 @@ refused chosen "softmax of layers.0 takes all tokens of the text together"
 refused reversed "flip of layers.0 needs other tokens"
 refused last_state "stack of layers.0.rnn reads what a scan hands on behind the last token of the text"
 refused late "conv1d of layers.0.conv needs later tokens"
+! "$TPGEN" plans/generate.lua -o "$WORK/refused" -D model="$archives/batch_norm.pt2" -D context=32 > "$WORK/batch_norm.said" 2>&1 &&
+  grep -q 'error: generate: batch_norm (.*make.py:[0-9]*) of norm takes all tokens of the text together: it needs later tokens$' "$WORK/batch_norm.said" ||
+  { cat "$WORK/batch_norm.said"; fail "a batch norm over tokens is not refused"; }
 finish "archives and own models continue texts as they read them whole"

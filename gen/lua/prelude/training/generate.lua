@@ -145,8 +145,8 @@ end
 ---   slots = 1: sequences at once
 ---   prefill = 128: tokens of a prompt that one call takes
 ---   cache_dtype = "float32": or `"bfloat16"`
----   caches = "auto": of a model of whole texts: `"fast"`: keys and values; `"small"`: what they can be made of again at
----     each call, where that takes fewer bytes; `"auto"`: the first if the memory of a rank is not known or they fit there
+---   caches = "auto": of a model of whole texts: `"fast"`: keys and values; `"small"`: what they are made of, where
+---     that takes fewer bytes; `"auto"`: the first if the memory of a rank is not known or they fit there
 ---   weight_dtype = "float32": or `"bfloat16"`, or `"int8"`: blocks of 32 numbers and a scale
 ---   forward: `function(model, tokens, positions, last)`: the logits `[sequences, 1, vocab]`; `last` is the index of
 ---     the last token, or nil where there is one token only
