@@ -480,7 +480,7 @@ METHOD(text_zfill)
              whole_argument(w, at[0], 0) - has_sign, "0", AT_RIGHT);
   return text_value(w, o.at, o.count);
 }
-// The text before a place, what is there, and the text behind it.
+// (before, count bytes at a place, after)
 static struct value *parts_at(struct work *w, const struct value *v, size_t at, size_t count)
 {
   struct value *parts = list_value(w);
@@ -809,6 +809,22 @@ static struct value *rounded(struct work *w, struct value *v, struct value **at,
 }
 
 // ---- tests -------------------------------------------------------------------------------------
+
+bool contains(struct work *w, struct value *in, struct value *v)
+{
+  if (in->kind == TEXT && v->kind == TEXT)
+    return !v->count || memmem(in->text, in->count, v->text, v->count);
+  if (in->is_lazy) work_fails(w, "'in' of an iterator is not known here");
+  if (in->kind == LIST)
+    for (size_t i = 0; i < in->count; i++)
+      if (are_equal(in->at[i], v)) return true;
+  if (is_dict(in))
+    for (size_t i = 0; i < in->count; i++)
+      if (are_equal(in->key[i], v)) return true;
+  if (in->kind != LIST && !is_dict(in) && in->kind != UNDEFINED)
+    work_fails(w, "'in' wants a list, a map or a text");
+  return false;
+}
 
 // The names of a filter's arguments, in their order; "*": any. NULL: there is no such filter here.
 static const char *filter_arguments(const char *name)
@@ -1237,7 +1253,7 @@ static struct value *batches(struct work *w, struct value *v, struct value *size
   return lazy(made);
 }
 
-// So many lists, of which the first have one element more.
+// `count` lists; the first ones have one element more if need be.
 static struct value *slices(struct work *w, struct value *v, struct value *count,
                             struct value *fill)
 {

@@ -819,7 +819,7 @@ static struct node *parse_block(struct parser *p)
   n->name = needs_name(p);
   const char **names = work_alloc(p->w, (p->nblocks + 1) * sizeof *names);
   for (size_t i = 0; i < p->nblocks; i++) {
-    if (!strcmp(p->blocks[i], n->name)) work_fails(p->w, "the block %s is there twice", n->name);
+    if (!strcmp(p->blocks[i], n->name)) work_fails(p->w, "two blocks have the name %s", n->name);
     names[i] = p->blocks[i];
   }
   names[p->nblocks++] = n->name;

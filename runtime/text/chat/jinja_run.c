@@ -43,22 +43,6 @@ static struct value *value_named(struct work *w, struct scope *s, const char *na
 
 // ---- operators ---------------------------------------------------------------------------------
 
-bool contains(struct work *w, struct value *in, struct value *v)
-{
-  if (in->kind == TEXT && v->kind == TEXT)
-    return !v->count || memmem(in->text, in->count, v->text, v->count);
-  if (in->is_lazy) work_fails(w, "'in' of an iterator is not known here");
-  if (in->kind == LIST)
-    for (size_t i = 0; i < in->count; i++)
-      if (are_equal(in->at[i], v)) return true;
-  if (is_dict(in))
-    for (size_t i = 0; i < in->count; i++)
-      if (are_equal(in->key[i], v)) return true;
-  if (in->kind != LIST && !is_dict(in) && in->kind != UNDEFINED)
-    work_fails(w, "'in' wants a list, a map or a text");
-  return false;
-}
-
 static struct value *repeated(struct work *w, struct value *v, long long times)
 {
   if (times < 0) times = 0;

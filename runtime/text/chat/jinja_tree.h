@@ -54,8 +54,7 @@ struct value {
   struct value **at;  // LIST; MAP: the values
   struct value **key; // MAP
   call_function *call;
-  struct value *self; // FUNCTION: what it is a method of: it takes `count` arguments, of which
-                      // those in `text` may have names
+  struct value *self; // FUNCTION: of a method: its object; count: most arguments; text: their names
   const struct node *macro;
   struct scope *scope; // of a macro
 };
