@@ -25,7 +25,7 @@ function torch.value_for(x, value)
   return math.tointeger(value < 0 and math.ceil(value) or math.floor(value)) or fail("%s among whole numbers is not supported", value)
 end
 
--- Floats hold whole numbers up to 2^24 alone. Those of bools, and what is counted of them, are not larger.
+-- Float32 is exact for whole numbers up to 2^24. Casts and counts of bools are within that.
 local is_small = setmetatable({}, {__mode = "k"})
 function torch.note_small(x) is_small[x] = true; return x end
 local function holds_large(x) return not is_float(x) and core.type(x) ~= "bool" and not is_small[x] end
@@ -41,7 +41,7 @@ local function parts_of(x, bits)
   return list
 end
 
--- The bits of parts of whole numbers of which floats hold the sum of all.
+-- The bits of a part, so that the sum of all elements' parts is exact in float32.
 local function bits_of_sums(x)
   local n, bits = base.elements(core.shape(x)) + 1, 22
   while bits > 4 and n << bits > 1 << 24 do bits = bits - 1 end

@@ -376,7 +376,7 @@ static bool replace(const struct step *s, struct bytes *text, bool *begins, stru
     if (first > from || end > first || first == from) {
       add_bytes(&made, text->at + from, first - from);
       add_bytes(&made, s->text.at, s->text.count);
-      // What stands for several characters is, for the library, where the last of them was.
+      // The library places a replacement where its last original character was.
       uint32_t code;
       const int size = end > 0 ? utf8_at(text->at, text->count, &code) : 0;
       *begins &= first > 0 || end == 0 || (s->text.count > 0 && end == (size_t)abs(size));
