@@ -77,9 +77,10 @@ local dim, n_layers, n_heads, n_kv_heads, head_dim = args.dim, args.n_layers, ar
 local hidden, vocab, seq, theta, eps, tied = args.hidden, args.vocab, args.seq, args.theta, args.eps, args.tied
 local loss_parallel = args.loss_parallel
 local eos = args.documents     -- the token that ends a document; nil: the text is one
+local has_documents = eos ~= nil or args.packed
 local longest = args.longest   -- the tokens of the longest document, if known
 local scales = known.scaling and known.scaling.rope_type
-if eos and (scales == "longrope" or scales == "dynamic") then
+if has_documents and (scales == "longrope" or scales == "dynamic") then
   error("rope_type '" .. scales .. "' depends on the length of each sequence: it is not there with documents")
 end
 
@@ -168,7 +169,7 @@ local Llama = nn.module("Llama", function(self)
   function self:forward(tokens)
     local cos, sin = F.rotary_tables(tokens:positions(), head_dim, theta, hugging_face.scaling_of(known.scaling, seq))
     local x, documents, places = attention.padded(self.tok_embeddings(tokens), tokens, args.pad)
-    if eos then -- positions begin anew in each document
+    if has_documents then -- positions begin anew in each document
       documents, places = tokens:documents()
       cos, sin = F.rotary_tables(seq, head_dim, theta, known.scaling)
       cos, sin = F.embedding(places, cos):unsqueeze(1), F.embedding(places, sin):unsqueeze(1)
@@ -204,8 +205,8 @@ local model = parallelize(Llama(), mesh.tp, {
   ["layers.*"] = {
     attention_norm = SequenceParallel(),
     attention = PrepareModuleInput{
-      input_layouts = {Shard(1), false, false, eos and false},
-      desired_input_layouts = {Replicate(), false, false, eos and false},
+      input_layouts = {Shard(1), false, false, has_documents and false or nil},
+      desired_input_layouts = {Replicate(), false, false, has_documents and false or nil},
     },
     ["attention.wq"] = Colwise{output_layouts = queries},
     ["attention.wk"] = Colwise{output_layouts = keys},

@@ -259,6 +259,7 @@ static bool gives_up_gathered(const struct op *op)
 static bool costs_little(const struct op *op)
 {
   if (gives_up_gathered(op) || op->kind == OP_view || op->kind == OP_slice) return true;
+  if (op->kind == OP_from_int8 || op->kind == OP_from_nf4) return true;
   const struct op_row *row = &op_row[op->kind];
   bool looks_up = false, sums = false;
   for (const char *c = row->element; *c; c++) looks_up |= !strncmp(c, "$a($b", strlen("$a($b"));

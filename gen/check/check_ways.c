@@ -114,7 +114,8 @@ static bool rounds(const struct op *op)
 {
   enum type from = graph->value[op->in[0]].type, to = op->type;
   bool widens = to == from || to == F32 || to == F64;
-  bool of_whole = (from == I32 || from == I64 || from == BOOL || from == I8) && to != BOOL;
+  bool of_whole =
+      (from == I32 || from == I64 || from == BOOL || blocks_of(from).numbers) && to != BOOL;
   return op->kind == OP_cast && !widens && !(of_whole && to != BF16);
 }
 

@@ -336,11 +336,12 @@
 /* The words of enums, in their order. */
 #define ROLE_WORDS                                                                                 \
   "activation", "parameter", "gradient", "sums", "state", "batch", "cache", "loss", "norm"
-#define TYPE_WORDS      "f32", "bf16", "i32", "i64", "bool", "i8", "f64"
+#define TYPE_WORDS      "f32", "bf16", "i32", "i64", "bool", "i8", "nf4", "f64"
 #define PHASE_WORDS     "forward", "backward", "update", "gather", "decode", "constants", "count"
 #define REDUCTION_WORDS "sum", "max", "min"
 #define ITERATION_WORDS "first", "last", "next", "previous", "in_last"
-#define INIT_WORDS      "constant", "uniform", "normal", "tokens", "present", "normal_rows"
+#define INIT_WORDS \
+  "constant", "uniform", "normal", "tokens", "present", "normal_rows", "nested"
 #define LAST_BATCH_WORDS "not_given", "smaller", "dropped"
 #define PREFETCH_WORDS  "where_it_pays", "nothing", "all"
 #define BUCKETING_WORDS "by_unit", "greedy", "none"

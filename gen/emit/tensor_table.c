@@ -126,11 +126,13 @@ static char *full_row(const struct stack *f, int rank)
 {
   static const char *const role[] = {
       [PARAMETER] = "PARAMETER", [STATE] = "STATE", [BATCH] = "BATCH", [ACTIVATION] = "OUTPUT"};
-  static const char *const type[] = {[F32] = "F32", [BF16] = "BF16", [I32] = "I32",
-                                     [I64] = "I64", [BOOL] = "BOOL", [I8] = "INT8_BLOCKS"};
+  static const char *const type[] = {
+      [F32] = "F32",   [BF16] = "BF16",      [I32] = "I32",       [I64] = "I64",
+      [BOOL] = "BOOL", [I8] = "INT8_BLOCKS", [NF4] = "NF4_BLOCKS"};
   static const char *const how[] = {
       [INIT_CONSTANT] = "CONSTANT", [INIT_UNIFORM] = "UNIFORM", [INIT_NORMAL] = "NORMAL",
-      [INIT_TOKENS] = "TOKENS",     [INIT_PRESENT] = "PRESENT", [INIT_NORMAL_ROWS] = "NORMAL_ROWS"};
+      [INIT_TOKENS] = "TOKENS",     [INIT_PRESENT] = "PRESENT", [INIT_NORMAL_ROWS] = "NORMAL_ROWS",
+      [INIT_NESTED] = "NESTED"};
   const struct value *v = &graph->value[f->member.at[0]];
   struct shape here = local_shape(f->member.at[0], rank);
   const char *alias, *rest, *first = c_name(f->member.at[0]), *place = "0, 0";
@@ -281,7 +283,7 @@ char *joined_text(const struct stacks *tensors)
       const int value = f->member.at[0];
       const struct value *v = &graph->value[value];
       struct shape of = file_shape(value), at = {.ndim = of.ndim};
-      if (v->type == I8) of.size[--of.ndim - 1] *= BLOCK_NUMBERS;
+      if (blocks_of(v->type).numbers) of.size[--of.ndim - 1] *= blocks_of(v->type).numbers;
       of.size[v->alias_dim] = v->alias_size;
       at.ndim = of.ndim;
       at.size[v->alias_dim] = v->alias_first;

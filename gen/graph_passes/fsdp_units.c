@@ -161,11 +161,17 @@ bool is_kept_cut(int value)
   return false;
 }
 
+/* Whether the parameter is cast before it is gathered: the narrower of the two types travels. */
+static bool travels_as_used(const struct value *v)
+{
+  return type_bytes(v->used_as) < type_bytes(v->type);
+}
+
 bool casts_for_use(const struct op *op)
 {
   if (op->kind != OP_cast || !is_kept_cut(op->in[0])) return false;
   const struct value *v = &graph->value[op->in[0]];
-  return v->used_as != v->type && op->type == v->used_as;
+  return travels_as_used(v) && op->type == v->used_as;
 }
 
 /* Adds the operation to the order: at the end, or before all operations of the modules of a
@@ -230,7 +236,7 @@ int gathered(struct gathering *g, int parameter, const struct op *reader, struct
   if (u->once && runs_in_step() > 1) op.phase = GATHER;
   unsigned once = u->again ? u->shards & ~u->again : 0;
   op.held = once != 0;
-  if (v.used_as != v.type) {
+  if (travels_as_used(&v)) {
     int cast = cast_as_used(parameter, op);
     put_in(g, order, cast, list);
     value = graph->op[cast].out;

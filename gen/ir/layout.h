@@ -129,10 +129,16 @@ static inline bool same_shape(struct shape a, struct shape b)
   return same;
 }
 
-/* A plan's tensors have no type I8, of the bytes of blocks of weights, and no F64, in which the
-   norm of gradients is summed. */
-enum type { F32, BF16, I32, I64, BOOL, I8, F64 };
-enum { BLOCK_NUMBERS = 32, BLOCK_BYTES = 34 }; /* of a block of weights */
+/* A plan's tensors have no types I8 and NF4, of the bytes of blocks of weights, and no F64, in
+   which the norm of gradients is summed. */
+enum type { F32, BF16, I32, I64, BOOL, I8, NF4, F64 };
+
+/* Blocks of weights (runtime/base/weight_blocks.h): the numbers of one, and its bytes. 0: the type
+   has no blocks. */
+struct block {
+  int numbers, bytes;
+};
+struct block blocks_of(enum type type);
 
 struct part {
   struct shape shape;

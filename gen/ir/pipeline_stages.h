@@ -27,9 +27,9 @@ struct edge_ends {
 
 /* Inputs of tokens [batch, sequence] and of labels, which samples made of texts fill. */
 struct text_inputs {
-  int rows;                     /* of a line: 1, or 2 of pairs */
-  int64_t sequence, vocabulary; /* 0: there are none */
-  const char *input, *target;
+  int rows;                          /* of a line: 1, or 2 of pairs */
+  int64_t sequence, vocabulary;      /* 0: there are none */
+  const char *input, *target, *ends; /* ends: NULL, or 1 where a text of a sample ends */
 };
 
 /* Facts about the program of all stages, for the programs of single places. */

@@ -20,14 +20,15 @@ enum role {
 };
 
 /* The initial values of a parameter or an input without a file. INIT_TOKENS: every step fills the
-   input from the data: see runtime/base/program.h. */
+   input from the data: see runtime/base/program.h. INIT_NESTED: what NF4 blocks are read with. */
 enum init_kind {
   INIT_CONSTANT,
   INIT_UNIFORM,
   INIT_NORMAL,
   INIT_TOKENS,
   INIT_PRESENT,
-  INIT_NORMAL_ROWS
+  INIT_NORMAL_ROWS,
+  INIT_NESTED
 };
 struct init {
   enum init_kind kind;

@@ -80,6 +80,44 @@ static struct cast {
 } * casts;
 static int ncast, cast_room;
 
+static int append_cast(struct op op, bool for_steps)
+{
+  if (!op.nin) op.nin = 1;
+  int value = append_here(op);
+  if (for_steps) put_before_scan();
+  return value;
+}
+
+/* The tables of an NF4 parameter: they are of its module. */
+static int nested_of(int parameter)
+{
+  const char *name = text("%s_nested", graph->value[parameter].name);
+  int value = 0;
+  while (graph->value[value].init.kind != INIT_NESTED || strcmp(graph->value[value].name, name))
+    value++;
+  return value;
+}
+
+/* The numbers of a parameter in blocks, as floats of its own shape. */
+static int from_blocks(int parameter, bool for_steps)
+{
+  const struct value v = graph->value[parameter];
+  const int64_t numbers = blocks_of(v.type).numbers;
+  struct op op = {.kind = OP_from_int8, .in = {parameter}};
+  if (v.type == NF4) {
+    op = (struct op){.kind = OP_from_nf4, .nin = 2, .in = {parameter, nested_of(parameter)}};
+    op.number[0] = v.file_size ? v.file_first * v.shape.size[1] : 0;
+  }
+  int value = append_cast(op, for_steps);
+  struct shape from = graph->value[value].shape, to = from;
+  to.size[--to.ndim - 1] *= numbers;
+  op = (struct op){.kind = OP_view, .nin = 1, .in = {value}, .line = sandbox->line};
+  op.equation = view_equation(from, to, sandbox->line);
+  value = append_op_shaped(op_here(op), to);
+  if (for_steps) put_before_scan();
+  return value;
+}
+
 static int cast_of(int parameter)
 {
   int call = recording.call, around;
@@ -91,18 +129,13 @@ static int cast_of(int parameter)
   }
   struct cast *known = &casts[parameter];
   if (known->value != NONE && known->call == call) return known->value;
-  const struct value *v = &graph->value[parameter];
-  if (v->type == I8)
-    plan_fails(
-        "%s is stored as int8, and only a linear layer and an embedding read it so: here its "
-        "numbers are needed; leave out generate's weight_dtype, or make it bfloat16",
-        printable(v->name));
-  const char *name = text("%s_%s", v->name, type_name(v->used_as));
-  int value =
-      append_here((struct op){.kind = OP_cast, .nin = 1, .in = {parameter}, .type = v->used_as});
-  graph->value[value].name = name;
+  const enum type used = graph->value[parameter].used_as;
+  int value = parameter;
+  if (blocks_of(graph->value[parameter].type).numbers) value = from_blocks(parameter, for_steps);
+  if (graph->value[value].type != used)
+    value = append_cast((struct op){.kind = OP_cast, .in = {value}, .type = used}, for_steps);
+  graph->value[value].name = text("%s_%s", graph->value[parameter].name, type_name(used));
   *known = (struct cast){value, call};
-  if (for_steps) put_before_scan();
   return value;
 }
 

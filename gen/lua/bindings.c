@@ -197,9 +197,11 @@ static int set_init(lua_State *L)
   return 0;
 }
 
-static void store_in_blocks(int value)
+/* The parameter gets blocks of this type. Only its layout is known. */
+static void store_in_blocks(int value, enum type type)
 {
   struct value *v = &graph->value[value];
+  const struct block block = blocks_of(type);
   int last = v->shape.ndim - 1;
   for (int i = 0; i < graph->nstyle; i++)
     for (int k = 0; k < graph->style[i].nrequest; k++) {
@@ -207,43 +209,60 @@ static void store_in_blocks(int value)
       if (w->what == REQUEST_PARAMETER && w->value == value && w->to.kind == SHARD && w->to.dim < 0)
         w->to.dim += v->shape.ndim; /* which is about to become more */
     }
-  v->type = I8;
-  v->shape.size[last] /= BLOCK_NUMBERS;
-  v->shape.size[v->shape.ndim++] = BLOCK_BYTES;
+  v->type = type;
+  v->shape.size[last] /= block.numbers;
+  v->shape.size[v->shape.ndim++] = block.bytes;
   if (!v->file_size || v->file_dim != last) return;
-  v->file_first /= BLOCK_NUMBERS;
-  v->file_size /= BLOCK_NUMBERS;
+  v->file_first /= block.numbers;
+  v->file_size /= block.numbers;
 }
 
-/* store_as(parameter, "bfloat16" or "int8"): how the program, which only reads it, stores it; once
-   its layout is known. A matrix whose rows are no whole blocks is bfloat16. */
+/* Whether the parameter's rows are whole blocks, so that each rank can have some. Those of NF4
+   follow each other in the files' tensors, so parts of these are whole rows. */
+static bool fits_blocks(const struct value *v, enum type type)
+{
+  const int last = v->shape.ndim - 1, numbers = blocks_of(type).numbers;
+  const bool parts_of_rows =
+      (v->file_size && v->file_dim == last) || (v->alias_size && v->alias_dim == last);
+  return v->shape.size[last] % numbers == 0 && v->file_first % numbers == 0 &&
+         (type != NF4 || (v->shape.ndim == 2 && !parts_of_rows));
+}
+
+/* store_as(parameter, "bfloat16", "int8" or "nf4", of nf4 the parameter of its tables): how the
+   program, which only reads it, stores it; once its layout is known. A matrix whose rows are no
+   whole blocks is bfloat16. */
 static int store_as(lua_State *L)
 {
+  static const char *const names[] = {"bfloat16", "int8", "nf4", NULL};
+  static const enum type types[] = {BF16, I8, NF4};
   const struct tensor *t = argument_tensor(L, 1);
-  bool fits = !strcmp(luaL_checkstring(L, 2), "int8");
-  if (t->value == NONE) return 0;
-  for (int k = 0; k < (t->nparts ? t->nparts : 1); k++) {
-    /* Whether the parameter's rows are whole blocks, so that each rank can have some. */
-    const struct value *v = &graph->value[t->value + k];
-    fits &=
-        v->shape.size[v->shape.ndim - 1] % BLOCK_NUMBERS == 0 && v->file_first % BLOCK_NUMBERS == 0;
-  }
-  for (int k = 0; k < (t->nparts ? t->nparts : 1); k++) {
-    struct value *v = &graph->value[t->value + k];
-    v->used_as = F32;
-    v->type = BF16;
-    if (fits) store_in_blocks(t->value + k);
-  }
+  enum type type = types[luaL_checkoption(L, 2, NULL, names)];
+  const int nparts = t->value == NONE ? 0 : t->nparts ? t->nparts : 1;
+  for (int k = 0; k < nparts && type != BF16; k++)
+    if (!fits_blocks(&graph->value[t->value + k], type)) type = BF16;
+  for (int k = 0; k < nparts; k++)
+    if (type == BF16)
+      graph->value[t->value + k].type = BF16;
+    else
+      store_in_blocks(t->value + k, type);
+  if (nparts && type == NF4) graph->value[argument_tensor(L, 3)->value].init.kind = INIT_NESTED;
   return 0;
 }
 
-/* stored(tensor): "bfloat16" or "int8" of a parameter that is stored so; else nil. */
+/* is_frozen(parameter): whether it is not trained. */
+static int is_frozen(lua_State *L)
+{
+  lua_pushboolean(L, argument_tensor(L, 1)->frozen);
+  return 1;
+}
+
+/* stored(tensor): "bfloat16", "int8" or "nf4" of a parameter that is stored so; else nil. */
 static int stored(lua_State *L)
 {
   const struct tensor *t = argument_tensor(L, 1);
   const struct value *v = t->value == NONE ? NULL : &graph->value[t->value];
   if (!v || v->role != PARAMETER || v->type == F32) return 0;
-  lua_pushstring(L, v->type == I8 ? "int8" : "bfloat16");
+  lua_pushstring(L, v->type == NF4 ? "nf4" : v->type == I8 ? "int8" : "bfloat16");
   return 1;
 }
 
@@ -672,6 +691,7 @@ static const luaL_Reg functions[] = {{"is_tensor", is_tensor},
                                      {"add_cache", add_cache},
                                      {"store_as", store_as},
                                      {"stored", stored},
+                                     {"is_frozen", is_frozen},
                                      {"set_mesh", set_mesh},
                                      {"set_device", set_device},
                                      {"this_machine", push_this_machine},

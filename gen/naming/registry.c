@@ -76,7 +76,8 @@ static const struct {
             {"linear_of_bf16_transposed", "cpu/kernels/weights.h", LANGUAGE_C},
             {"linear_of_int8", "cpu/kernels/weights.h", LANGUAGE_C},
             {"linear_of_int8_transposed", "cpu/kernels/weights.h", LANGUAGE_C},
-            {"weight_block", "base/weight_blocks.h", LANGUAGES}};
+            {"weight_block", "base/weight_blocks.h", LANGUAGES},
+            {"nf4_block", "base/weight_blocks.h", LANGUAGES}};
 
 const char *runtime_includes(void)
 {

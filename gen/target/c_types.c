@@ -4,8 +4,8 @@
 const char *c_type(enum type t)
 {
   static const char *const name[] = {
-      [F32] = "float",          [BF16] = "bf16",      [I32] = "int",   [I64] = "long",
-      [BOOL] = "unsigned char", [I8] = "signed char", [F64] = "double"};
+      [F32] = "float",          [BF16] = "bf16",      [I32] = "int",           [I64] = "long",
+      [BOOL] = "unsigned char", [I8] = "signed char", [NF4] = "unsigned char", [F64] = "double"};
   return name[t];
 }
 

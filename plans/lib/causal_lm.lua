@@ -351,7 +351,7 @@ function M.open(c, p, length, options)
 end
 
 -- The model of c to train with these settings, laid out over the mesh: of lib/parallel.lua, the model, what files call its
--- parameters. documents: the token that ends one, or nil.
+-- parameters. documents: whether there are some: not nil and not false.
 function M.build(c, args, documents)
   families.complete(c)
   local p = parallel.open(args)
@@ -373,7 +373,7 @@ end
 
 -- Trains c with these settings.
 function M.train(c, args)
-  local p, model, names = M.build(c, args, args.documents)
+  local p, model, names = M.build(c, args, args.documents or args.packed)
   return train(training.next_token(args, p, model, c.vocab, c.seq, names,
     {documents = args.documents, longest = args.longest}))
 end

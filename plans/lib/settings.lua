@@ -108,6 +108,7 @@ M.documents = {
   title = "documents",
   {"documents", nil, "the token that ends a document; by default the text is one document", type = "count"},
   {"longest", nil, "with documents: the tokens of the longest one", type = "size"},
+  {"packed", false, "as masked, and a sample is several conversations, one behind the other, that do not see each other"},
 }
 
 -- Adapters: match is the layers that have one by default.
@@ -118,6 +119,8 @@ function M.adapters(match)
       type = "number"},
     {"lora_match", match, "the layers that have one: a pattern"},
     {"lora_dropout", 0, "dropout of their inputs", type = "number"},
+    {"weight_dtype", "float32", "with lora: how the frozen matrices are stored; nf4 is QLoRA",
+      choices = {"float32", "bfloat16", "int8", "nf4"}},
   }
 end
 

@@ -31,9 +31,12 @@ end
 
 -- With args.lora the model has adapters of this rank, which are trained, and is frozen itself.
 function M.adapt(args, model)
-  if not args.lora then return end
+  if not args.lora then
+    if args.weight_dtype ~= "float32" then error("weight_dtype is of frozen weights, which only -D lora has here") end
+    return
+  end
   lora(model, {rank = args.lora, alpha = args.lora_alpha, match = args.lora_match, dropout = args.lora_dropout,
-    task_type = "CAUSAL_LM"})
+    weight_dtype = args.weight_dtype, task_type = "CAUSAL_LM"})
 end
 
 -- Of logits [batch, sequence, vocabulary].
@@ -42,9 +45,17 @@ function M.next_token_loss(logits, batch)
 end
 
 -- The batch of a language model: tokens, and of each the next one. more: options of tokens(). With args.masked files of samples
--- say what is learned: their labels may be -100.
+-- say what is learned: their labels may be -100. With args.packed they say, too, where a document ends.
 function M.next_token_batch(args, p, vocab, seq, more)
   more = more or {}
+  if args.packed then
+    if more.documents then error("packed and documents: where a document ends, samples say or a token") end
+    return p.distribute{
+      input = tokens(vocab, {ends = "ends", longest = more.longest}){p.batch, seq},
+      target = randint(-100, vocab){p.batch, seq},
+      ends = randint(0, 2){p.batch, seq},
+    }
+  end
   local target = {shift = 1}
   for name, value in pairs(more) do target[name] = value end
   if args.masked and more.documents then error("masked and documents: labels are of one of them") end

@@ -47,9 +47,10 @@ extern "C" {
 
 enum { MAX_MESH = 6 };
 
-// BOOL: one byte, 0 or 1. INT8_BLOCKS, of a PARAMETER: bytes; the last dimension is a block of
-// weight_blocks.h, and that before it counts blocks: in files these two are one, of numbers.
-enum type { F32, BF16, I32, I64, BOOL, INT8_BLOCKS };
+// BOOL: one byte, 0 or 1. INT8_BLOCKS and NF4_BLOCKS, of a PARAMETER: bytes; the last dimension is
+// a block of weight_blocks.h, and that before it counts blocks: in files of weights these two are
+// one, of numbers; a checkpoint has the bytes.
+enum type { F32, BF16, I32, I64, BOOL, INT8_BLOCKS, NF4_BLOCKS };
 
 // The role of a tensor. A file of weights must hold every PARAMETER, a file of data every BATCH. An
 // OUTPUT of a program that trains is a metric of the plan's: F32, and whole on every rank.
@@ -61,10 +62,11 @@ enum role { PARAMETER, STATE, BATCH, OUTPUT };
 // tokens of the data, shifted by b from the start of the batch; each is below a. Without data:
 // UNIFORM from 0 to a. PRESENT, for a BATCH: a float per sample, 1 for a sample that exists, 0 for
 // one that the data's last batch lacks. Without data: 1. NORMAL_ROWS: as NORMAL with mean 0, and
-// row a zeros. An OUTPUT is not filled. One of a program that only goes forward is OF_SAMPLES if
-// its row i is of sample i of the batch, OF_BATCH if it is of all samples together, and else the
-// same for all.
-enum how { CONSTANT, UNIFORM, NORMAL, TOKENS, PRESENT, NORMAL_ROWS, OF_SAMPLES, OF_BATCH };
+// row a zeros. NESTED: what the NF4_BLOCKS of the parameter "NAME" are read with, of "NAME_nested",
+// which only checkpoints have. An OUTPUT is not filled. One of a program that only goes forward is
+// OF_SAMPLES if its row i is of sample i of the batch, OF_BATCH if it is of all samples together,
+// and else the same for all.
+enum how { CONSTANT, UNIFORM, NORMAL, TOKENS, PRESENT, NORMAL_ROWS, NESTED, OF_SAMPLES, OF_BATCH };
 struct init {
   enum how how;
   double a, b;

@@ -18,6 +18,7 @@
 #include "checkpoint/save_layout.h"
 #include "formats/safetensors_set.h"
 #include "tensors/adapters.h"
+#include "tensors/stored_blocks.h"
 
 static const char *path_of(const struct save *s, const char *name, char to[PATH_MAX])
 {
@@ -105,10 +106,13 @@ static bool write_tensor(const struct save *s, size_t k, const struct member *m,
 {
   const struct entry *e = &s->entries[k];
   struct checksum sum = {0};
+  const struct tensor *t = &program->tensors[m->row];
+  const bool widens = save_widens(s, m);
   struct numbers_slice numbers;
   table_numbers(m->row, s->what.kind == CHECKPOINT ? OWN_NAME : ALIAS, &numbers);
-  struct slice slice = numbers.slice;
-  size_t size = table_type(program->tensors[m->row].type).bytes;
+  const bool as_blocks = table_block(t->type) && !widens;
+  struct slice slice = as_blocks ? table_slice(m->row) : numbers.slice;
+  size_t size = table_type(widens ? F32 : t->type).bytes;
   const char *memory = s->copy ? s->copy + s->copied[m - s->members.all] : table_memory(m);
   if (s->index[k] >= 0) {
     const long own = s->index[k] - slice.first[0];
@@ -117,23 +121,31 @@ static bool write_tensor(const struct save *s, size_t k, const struct member *m,
     memory += (size_t)own * slice_elements(&slice) * size;
   }
   long of[MAX_DIMS], here[MAX_DIMS], first[MAX_DIMS];
-  if (s->what.samples && program->tensors[m->row].init.how == OF_SAMPLES)
+  if (s->what.samples && t->init.how == OF_SAMPLES)
     move_to_batch(s, &slice, of, here, first);
   else if (s->first_sample > 0)
     return true; // the same in all batches
   const size_t elements = slice_elements(&slice);
-  for (size_t from = 0; from < elements;) {
-    size_t count = STAGED_BYTES / size;
+  float *nested = NULL;
+  if (widens && !blocks_tables(&s->members, m, &nested, why)) return false;
+  bool ok = true;
+  for (size_t from = 0, count; ok && from < elements; from += count) {
+    count = STAGED_BYTES / size / (widens ? 2 : 1);
     if (count > elements - from) count = elements - from;
+    char *const got = (char *)stage + (widens ? STAGED_BYTES / 2 : 0); // is narrower than floats
+    const size_t at_byte = widens ? blocks_bytes(t->type, from) : from * size;
+    const size_t bytes = widens ? blocks_bytes(t->type, count) : count * size;
     if (s->copy)
-      memcpy(stage, memory + from * size, count * size);
+      memcpy(got, memory + at_byte, bytes);
     else
-      target_get(stage, memory + from * size, count * size);
+      target_get(got, memory + at_byte, bytes);
+    if (widens) blocks_unpack(m, from, count, nested, got, stage);
     if (s->what.kind == EXPORT) adapters_add(m, from, count, stage);
     if (e->has_crc) slice_checksum(&sum, &slice, size, from, count, stage);
-    if (!safetensors_write(fd, path, at, size, &slice, from, count, stage, why)) return false;
-    from += count;
+    ok = safetensors_write(fd, path, at, size, &slice, from, count, stage, why);
   }
+  free(nested);
+  if (!ok) return false;
   s->shares[k] ^= checksum_share(&sum, e->end - e->begin);
   return true;
 }
@@ -172,11 +184,9 @@ static void each_saved_here(const struct save *s, void *context,
   for (size_t k = 0; k < s->count; k++) {
     if (s->index[k] > 0) continue; // of the same member
     for (const struct member *m = s->saved[k]; m; m = save_next(s, m)) {
-      struct numbers_slice numbers;
       if (!rank->parts[m->row].saves) continue;
-      table_numbers(m->row, OWN_NAME, &numbers);
-      use(context, m,
-          slice_elements(&numbers.slice) * table_type(program->tensors[m->row].type).bytes);
+      const struct slice slice = table_slice(m->row);
+      use(context, m, slice_elements(&slice) * table_type(program->tensors[m->row].type).bytes);
     }
   }
 }

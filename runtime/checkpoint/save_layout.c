@@ -11,6 +11,7 @@
 #include "data/tokens.h"
 #include "formats/safetensors_set.h"
 #include "tensors/adapters.h"
+#include "tensors/file_elements.h"
 
 // ---- names -------------------------------------------------------------------------------------
 
@@ -62,9 +63,16 @@ bool is_own_part(const struct save *s, const char *name)
 
 // ---- what is saved -----------------------------------------------------------------------------
 
+bool save_widens(const struct save *s, const struct member *m)
+{
+  const struct tensor *t = &program->tensors[m->row];
+  return s->what.kind == EXPORT && t->role == PARAMETER && elements_type(t) != t->type;
+}
+
 static bool is_saved(const struct save *s, const struct member *m)
 {
   const struct tensor *t = &program->tensors[m->row];
+  if (s->what.kind != CHECKPOINT && t->init.how == NESTED) return false;
   if (s->what.kind == ADAPTER) return t->role == PARAMETER && adapters_have(m->name);
   if (s->what.kind == EXPORT) return t->role == PARAMETER && !adapters_have(m->name);
   return program->loss < 0 ? t->role == OUTPUT : t->role == PARAMETER || t->role == STATE;
@@ -89,15 +97,25 @@ static void add_entry(struct save *s, const struct member *m, const char *name, 
   const int without = index >= 0;
   s->saved[s->count] = m;
   s->index[s->count] = index;
-  s->entries[s->count++] = (struct entry){.name = name,
-                                          .dtype = table_type(t->type).name,
-                                          .ndim = (size_t)(t->ndim - without),
-                                          .shape = (joined ? joined->of : t->of) + without,
-                                          .has_crc = s->has_crcs};
+  s->entries[s->count++] =
+      (struct entry){.name = name,
+                     .dtype = table_type(save_widens(s, m) ? F32 : t->type).name,
+                     .ndim = (size_t)(t->ndim - without),
+                     .shape = (joined ? joined->of : t->of) + without,
+                     .has_crc = s->has_crcs};
+  struct entry *e = &s->entries[s->count - 1];
+  long *shape = s->shapes[s->count - 1];
+  if (save_widens(s, m) && table_block(t->type) && !joined) {
+    struct numbers_slice numbers;
+    table_numbers(m->row, OWN_NAME, &numbers);
+    memcpy(shape, numbers.of, sizeof t->of);
+    e->ndim = numbers.slice.ndim;
+    e->shape = shape;
+  }
   if (!s->what.samples || t->init.how != OF_SAMPLES) return;
-  memcpy(s->shapes[s->count - 1], t->of, sizeof t->of);
-  s->shapes[s->count - 1][0] = (long)s->what.samples;
-  s->entries[s->count - 1].shape = s->shapes[s->count - 1];
+  memcpy(shape, t->of, sizeof t->of);
+  shape[0] = (long)s->what.samples;
+  e->shape = shape;
 }
 
 static bool list_saved(struct save *s, struct failure *why)

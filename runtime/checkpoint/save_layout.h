@@ -46,6 +46,10 @@ struct save {
   size_t *copied;                 // where each member is in it
 };
 
+// Whether it is saved as float32, and the program stores it narrower: an export of weights that are
+// only read.
+bool save_widens(const struct save *s, const struct member *m);
+
 // The next part of the tensor of an entry, or NULL.
 const struct member *save_next(const struct save *s, const struct member *m);
 

@@ -124,8 +124,9 @@ static const struct member *part_of(const struct members *members, const struct 
 
 static size_t whole_elements(const struct member *m)
 {
-  const struct tensor *t = &program->tensors[m->row];
-  return (size_t)t->of[0] * (size_t)t->of[1];
+  struct numbers_slice own;
+  table_numbers(m->row, OWN_NAME, &own);
+  return (size_t)own.of[0] * (size_t)own.of[1];
 }
 
 // Whether the name is a line of `transposed` of the program.
@@ -149,7 +150,9 @@ static void find_adapted(const struct members *members)
                           .is_transposed = is_transposed(m->name)};
     if (!one.part_a || !one.part_b) continue;
     one.rank = program->tensors[one.part_a->row].of[0];
-    one.columns = program->tensors[m->row].of[1];
+    struct numbers_slice own;
+    table_numbers(m->row, OWN_NAME, &own);
+    one.columns = own.of[1];
     adapted[nadapted++] = one;
     nnumbers += whole_elements(one.part_a) + whole_elements(one.part_b);
   }
@@ -222,9 +225,10 @@ void adapters_add(const struct member *weight, size_t from, size_t count, void *
   size_t k = 0;
   while (k < nadapted && adapted[k].weight != weight->of) k++;
   if (k == nadapted) return;
-  struct slice slice = table_slice(weight->row);
+  struct numbers_slice own;
+  table_numbers(weight->row, OWN_NAME, &own);
   for (size_t done = 0; done < count;) {
-    struct run run = slice_run(&slice, from + done, count - done);
+    struct run run = slice_run(&own.slice, from + done, count - done);
     add_run(&adapted[k], run.first, run.count, (float *)elements + done);
     done += run.count;
   }

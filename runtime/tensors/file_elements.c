@@ -11,8 +11,8 @@
 
 enum type elements_type(const struct tensor *t)
 {
-  const bool packed = program->generation && (t->type == BF16 || t->type == INT8_BLOCKS);
-  return t->role == PARAMETER && packed ? F32 : t->type;
+  const bool stored = t->role == PARAMETER && (t->type == BF16 || table_block(t->type));
+  return stored ? F32 : t->type;
 }
 
 // Whether it has 16 bits in the file and is float32 in the program: a lossless conversion.
@@ -24,7 +24,13 @@ static bool widens(const struct tensor *t, const char *dtype)
 // NumPy's default floats are doubles, and so are the weights of some exported models.
 static bool narrows(const struct tensor *t, const char *dtype)
 {
-  return t->type == F32 && (t->role == BATCH || t->role == PARAMETER) && strcmp(dtype, "F64") == 0;
+  return elements_type(t) == F32 && (t->role == BATCH || t->role == PARAMETER) &&
+         strcmp(dtype, "F64") == 0;
+}
+
+bool elements_are_blocks(const struct tensor *t, const struct entry *e)
+{
+  return table_block(t->type) && e->ndim == (size_t)t->ndim && strcmp(e->dtype, "U8") == 0;
 }
 
 bool elements_take(const struct tensor *t, const char *dtype)

@@ -9,8 +9,11 @@
 #include "tensors/tensor_table.h"
 
 // The type in which a tensor's elements are read or drawn: its own, but float32 for a parameter
-// that a program that generates stores narrower.
+// that is stored narrower, because it is only read.
 enum type elements_type(const struct tensor *t);
+
+// Whether the file has the tensor's blocks themselves, as checkpoints do.
+bool elements_are_blocks(const struct tensor *t, const struct entry *e);
 
 // Whether a tensor accepts elements of a file's dtype: its own type, and lossless or usual
 // conversions: BF16 and F16 to a float32, F64 to a float32 input, any integers and booleans to an

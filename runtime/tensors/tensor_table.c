@@ -191,9 +191,13 @@ static double sum_of(enum role role, bool in_bytes)
   for (size_t i = 0; i < members.count; i++) {
     const struct member *m = &members.all[i];
     const struct tensor *t = &program->tensors[m->row];
+    struct numbers_slice numbers;
+    table_numbers(m->row, OWN_NAME, &numbers);
+    const int ndim = in_bytes ? t->ndim : (int)numbers.slice.ndim;
     double elements = in_bytes ? (double)table_type(t->type).bytes : 1;
-    for (int d = 0; d < t->ndim; d++) elements *= (double)t->of[d];
-    if (t->role == role && m->of == m) sum += elements;
+    for (int d = 0; d < ndim; d++) elements *= (double)(in_bytes ? t->of[d] : numbers.of[d]);
+    const bool counts = t->role == role && m->of == m && (in_bytes || t->init.how != NESTED);
+    if (counts) sum += elements;
   }
   table_free(&members);
   return sum;

@@ -19,9 +19,15 @@ struct type_row {
 static inline struct type_row table_type(enum type type)
 {
   static const struct type_row rows[] = {
-      [F32] = {"F32", 4}, [BF16] = {"BF16", 2}, [I32] = {"I32", 4},
-      [I64] = {"I64", 8}, [BOOL] = {"BOOL", 1}, [INT8_BLOCKS] = {"INT8_BLOCKS", 1}};
+      [F32] = {"F32", 4},   [BF16] = {"BF16", 2},      [I32] = {"I32", 4},      [I64] = {"I64", 8},
+      [BOOL] = {"BOOL", 1}, [INT8_BLOCKS] = {"U8", 1}, [NF4_BLOCKS] = {"U8", 1}};
   return rows[type];
+}
+
+// The numbers of a block of the type; 0: it has none.
+static inline int table_block(enum type type)
+{
+  return type == INT8_BLOCKS ? BLOCK_NUMBERS : type == NF4_BLOCKS ? NF4_NUMBERS : 0;
 }
 
 // This rank's part of a tensor, or of each tensor of a stack, as the program has it.
@@ -42,7 +48,8 @@ static inline const struct joined *table_joined(int row)
   return j && j->row >= 0 ? j : NULL;
 }
 
-// The same in numbers, as files have it: of INT8_BLOCKS; and within the tensor of the alias.
+// The same in numbers, as files of weights have it, also of blocks; and within the tensor of the
+// alias.
 struct numbers_slice {
   long of[MAX_DIMS], here[MAX_DIMS], first[MAX_DIMS];
   struct slice slice; // of these
@@ -51,10 +58,10 @@ static inline void table_numbers(int row, enum naming naming, struct numbers_sli
 {
   const struct joined *joined = naming == ALIAS ? table_joined(row) : NULL;
   const struct tensor *t = &program->tensors[row];
-  const bool in_blocks = t->type == INT8_BLOCKS;
+  const bool in_blocks = table_block(t->type) != 0;
   const int ndim = t->ndim - in_blocks;
   for (int d = 0; d < ndim; d++) {
-    const long numbers = in_blocks && d == ndim - 1 ? BLOCK_NUMBERS : 1;
+    const long numbers = in_blocks && d == ndim - 1 ? table_block(t->type) : 1;
     to->of[d] = joined ? joined->of[d] : t->of[d] * numbers;
     to->here[d] = t->here[d] * numbers;
     to->first[d] = rank->parts[row].first[d] * numbers + (joined ? joined->at[d] : 0);

@@ -15,6 +15,7 @@
 #include "tensors/adapters.h"
 #include "tensors/file_elements.h"
 #include "tensors/integer_inputs.h"
+#include "tensors/stored_blocks.h"
 #include "tensors/tensor_table.h"
 
 // ---- by Philox ---------------------------------------------------------------------------------
@@ -49,7 +50,8 @@ static void store(enum type type, float x, double exact, void *to, size_t i)
   case BOOL:
     ((unsigned char *)to)[i] = floor(exact) != 0;
     break;
-  case INT8_BLOCKS: // drawn as floats
+  case INT8_BLOCKS:
+  case NF4_BLOCKS: // drawn as floats
     break;
   }
 }
@@ -103,15 +105,21 @@ static enum naming naming_in(const struct kept *kept, const struct member *m)
   return kept && m->alias && strcmp(kept->entry->name, m->alias) == 0 ? ALIAS : OWN_NAME;
 }
 
-// Makes the shard's own elements from .. from + count - 1 in `to`: reads them and adds them to the
+// The rank's part of the member as the file has it: blocks as such, or in numbers.
+static void slice_in(const struct kept *kept, const struct member *m, struct numbers_slice *to)
+{
+  table_numbers(m->row, naming_in(kept, m), to);
+  if (kept && elements_are_blocks(&program->tensors[m->row], kept->entry))
+    to->slice = table_slice(m->row);
+}
+
+// Makes the slice's own elements from .. from + count - 1 in `to`: reads them and adds them to the
 // checksum, if `kept` is not NULL; else draws them.
-static bool make_piece(const struct kept *kept, const struct member *m, size_t from, size_t count,
-                       void *to, struct checksum *sum, struct failure *why)
+static bool make_piece(const struct kept *kept, const struct member *m, const struct slice *slice,
+                       size_t from, size_t count, void *to, struct checksum *sum,
+                       struct failure *why)
 {
   const struct tensor *t = &program->tensors[m->row];
-  struct numbers_slice numbers;
-  table_numbers(m->row, naming_in(kept, m), &numbers);
-  const struct slice *slice = &numbers.slice;
   if (kept && !elements_read(kept, m, slice, from, count, to, sum, why)) return false;
   size_t size = table_type(elements_type(t)).bytes;
   for (size_t drawn = 0; !kept && drawn < count;) {
@@ -131,49 +139,65 @@ static bool piece_holds(const struct kept *kept, const struct member *m, size_t 
          numbers_hold(kept, m, &numbers.slice, 0, from, count, piece, why);
 }
 
-// Makes elements as they were read or drawn those that the program stores, in place. Returns their
-// bytes. Blocks are whole: `count` is a multiple of a block's numbers.
-static size_t pack_piece(const struct tensor *t, void *piece, size_t count)
+// Makes the tables of a parameter of NF4 blocks, from its whole tensor: this rank's memory has them
+// afterwards, and the caller a copy.
+static bool make_tables(const struct kept *kept, const struct member *m,
+                        const struct member *tables, void *stage, float **nested,
+                        struct failure *why)
 {
-  const float *from = piece;
-  if (elements_type(t) == t->type) return count * table_type(t->type).bytes;
-  if (t->type == BF16) {
-    for (size_t i = 0; i < count; i++) {
-      const bf16 narrow = float_to_bf16(from[i]);
-      memcpy((char *)piece + i * sizeof narrow, &narrow, sizeof narrow);
-    }
-    return count * sizeof(bf16);
+  static const long from_0[MAX_DIMS];
+  struct numbers_slice numbers;
+  slice_in(kept, m, &numbers);
+  const struct slice part = numbers.slice, whole = {part.ndim, part.of, part.of, from_0};
+  struct numbers_slice own;
+  table_numbers(m->row, OWN_NAME, &own);
+  const size_t count = slice_elements(&whole), length = (size_t)program->tensors[tables->row].of[0];
+  float *sizes = malloc(count / NF4_NUMBERS * sizeof *sizes + 1);
+  *nested = malloc(length * sizeof **nested);
+  bool ok = (sizes && *nested) || failed(why, "out of memory for the tables of %s", m->name);
+  for (size_t from = 0, n; ok && from < count; from += n) {
+    n = STAGED_BYTES / elements_staged(kept, &program->tensors[m->row]);
+    if (n > count - from) n = count - from;
+    ok = make_piece(kept, m, &whole, from, n, stage, NULL, why);
+    if (ok) nf4_sizes(stage, n, sizes + from / NF4_NUMBERS);
   }
-  for (size_t i = 0; i < count / BLOCK_NUMBERS; i++) {
-    struct weight_block block;
-    weight_block_pack(&block, from + i * BLOCK_NUMBERS);
-    memcpy((char *)piece + i * sizeof block, &block, sizeof block);
-  }
-  return count / BLOCK_NUMBERS * sizeof(struct weight_block);
+  /* A part of a larger tensor of files is whole rows of it. */
+  const size_t begin = (size_t)((part.first[0] - own.slice.first[0]) * part.of[1]) / NF4_NUMBERS;
+  if (ok) nf4_make_tables(sizes, count / NF4_NUMBERS, begin, length - NESTED_GROUPS, *nested);
+  if (ok) target_put(table_memory(tables), *nested, length * sizeof **nested);
+  free(sizes);
+  return ok;
 }
 
 // *share: gets the contribution of this rank's slice to the tensor's checksum; NULL: not needed.
-static bool fill_tensor(const struct kept *kept, const struct member *m, void *stage,
-                        uint32_t *share, bool checks, struct failure *why)
+static bool fill_tensor(const struct members *members, const struct kept *kept,
+                        const struct member *m, void *stage, uint32_t *share, bool checks,
+                        struct failure *why)
 {
   struct checksum sum = {0};
   const struct tensor *t = &program->tensors[m->row];
+  const struct member *tables = blocks_nested(members, m);
+  const bool as_is = elements_type(t) == t->type || (kept && elements_are_blocks(t, kept->entry));
+  const size_t size = as_is ? table_type(t->type).bytes : 0;
   struct numbers_slice numbers;
-  table_numbers(m->row, OWN_NAME, &numbers);
-  size_t elements = slice_elements(&numbers.slice);
+  slice_in(kept, m, &numbers);
+  const size_t elements = slice_elements(&numbers.slice);
+  float *nested = NULL;
+  bool ok = as_is || !tables || make_tables(kept, m, tables, stage, &nested, why);
   char *memory = table_memory(m);
-  for (size_t from = 0; from < elements;) {
-    size_t count = STAGED_BYTES / elements_staged(kept, t);
+  for (size_t from = 0, count; ok && from < elements; from += count) {
+    count = STAGED_BYTES / elements_staged(kept, t);
     if (count > elements - from) count = elements - from;
-    if (!make_piece(kept, m, from, count, stage, share ? &sum : NULL, why)) return false;
-    if (checks && !piece_holds(kept, m, from, count, stage, why)) return false;
-    size_t bytes = pack_piece(t, stage, count);
+    ok = make_piece(kept, m, &numbers.slice, from, count, stage, share ? &sum : NULL, why);
+    if (ok && checks) ok = piece_holds(kept, m, from, count, stage, why);
+    if (!ok) break;
+    size_t bytes = as_is ? count * size : blocks_pack(m, from, count, nested, stage);
     target_put(memory, stage, bytes);
     memory += bytes;
-    from += count;
   }
-  if (share) *share ^= checksum_share(&sum, kept->entry->end - kept->entry->begin);
-  return true;
+  free(nested);
+  if (ok && share) *share ^= checksum_share(&sum, kept->entry->end - kept->entry->begin);
+  return ok;
 }
 
 // ---- from files --------------------------------------------------------------------------------
@@ -201,10 +225,10 @@ static bool fits(const struct kept *kept, const struct member *m, struct failure
   const struct tensor *t = &program->tensors[m->row];
   const struct entry *e = kept->entry;
   struct numbers_slice numbers;
-  table_numbers(m->row, naming_in(kept, m), &numbers);
+  slice_in(kept, m, &numbers);
   const size_t ndim = numbers.slice.ndim;
-  return (elements_take(t, e->dtype) && e->ndim == ndim &&
-          memcmp(e->shape, numbers.of, ndim * sizeof *numbers.of) == 0) ||
+  return ((elements_are_blocks(t, e) || elements_take(t, e->dtype)) && e->ndim == ndim &&
+          memcmp(e->shape, numbers.slice.of, ndim * sizeof *numbers.of) == 0) ||
          elements_misfit(kept, t, &numbers.slice, why);
 }
 
@@ -244,6 +268,14 @@ static const struct kept *exported_constant(struct filling *f, const struct memb
   return found && found->entry->is_constant ? found : NULL;
 }
 
+// Whether the member is made of the numbers of its parameter, which are not blocks in the file.
+static bool comes_of_numbers(const struct filling *f, const struct member *m)
+{
+  const struct member *of = blocks_of_nested(&f->members, m);
+  const struct kept *kept = of ? f->from[of - f->members.all] : NULL;
+  return of && !(kept && elements_are_blocks(&program->tensors[of->row], kept->entry));
+}
+
 // Takes all tensors of a role from the archive; weights may lack the adapters.
 static bool take(struct filling *f, struct archive *archive, enum role role, struct failure *why)
 {
@@ -253,6 +285,7 @@ static bool take(struct filling *f, struct archive *archive, enum role role, str
     const struct member *m = &f->members.all[i];
     const struct tensor *t = &program->tensors[m->row];
     if (t->role != role) continue;
+    if (comes_of_numbers(f, m)) continue;
     if (!look_up(archive, m, &f->from[i], why)) return false;
     if (!f->from[i] && role == PARAMETER && !f->goes_on)
       f->from[i] = surplus_tied(archive, m, &f->members);
@@ -464,8 +497,9 @@ static bool fill_all(const struct filling *f, struct failure *why)
     uint32_t *share = is_checked(f, i) ? &f->checks->shares[first - f->members.all] : NULL;
     const bool is_there = !f->from[i] && is_zero(&program->tensors[m->row]);
     const bool comes_later = role == BATCH && f->without_inputs;
-    if (role != OUTPUT && !is_there && !comes_later)
-      ok = fill_tensor(f->from[i], m, stage, share, f->from[i] || !f->checks_later, why);
+    if (role != OUTPUT && !is_there && !comes_later && !comes_of_numbers(f, m))
+      ok = fill_tensor(&f->members, f->from[i], m, stage, share, f->from[i] || !f->checks_later,
+                       why);
     if (ok && f->checks && f->from[i] && role != BATCH && first == m)
       ok = checks_expect(f->checks, i, f->from[i], why);
   }
@@ -509,7 +543,7 @@ bool tensors_draw_inputs(struct failure *why)
   bool ok = table_members(&members, why);
   for (size_t i = 0; ok && i < members.count; i++)
     if (program->tensors[members.all[i].row].role == BATCH)
-      ok = fill_tensor(NULL, &members.all[i], stage, NULL, true, why);
+      ok = fill_tensor(&members, NULL, &members.all[i], stage, NULL, true, why);
   table_free(&members);
   free(stage);
   return ok;

@@ -300,6 +300,8 @@ static const struct instance instances[] = {
     {OP_linear_int8, .in = {"abc(48)", "~dc[9988]"}},
     {OP_linear_int8_transposed, .in = {"abc", "~cd[9988]"}},
     {OP_embedding_int8, .in = {"~cd[9988]", "#ab"}},
+    {OP_from_int8, .in = {"~ab[9988]"}},
+    {OP_from_nf4, .in = {"^ab[9987]", "[9999999999999999999999999999999]"}, .number = {700}},
     {OP_conv2d, .in = {"ab33", "cb22"}, .out = {"ac42"}, .number = {1, 1, 1, 0, 1, 1}},
     {OP_conv2d, .in = {"a(bc)33", "(bd)c22"}, .out = {"a(bd)42"}, .number = {1, 1, 1, 0, 1, 1}},
     {OP_conv2d, .in = {"ab57", "b122"}, .out = {"ab34"}, .number = {2, 2, 1, 1, 2, 2}},
@@ -327,7 +329,7 @@ static int64_t size_of(char c, const int64_t *size)
 static struct shape shape_in_letters(const char *letters, const int64_t *size)
 {
   struct shape s = {0};
-  for (letters += strspn(letters, "?#%~"); *letters; letters++) {
+  for (letters += strspn(letters, "?#%~^"); *letters; letters++) {
     int64_t *to = &s.size[s.ndim++];
     if (*letters == '(')
       for (*to = 1; *++letters != ')';) *to *= size_of(*letters, size);
@@ -345,6 +347,7 @@ static enum type type_in_letters(const char *letters)
          : *letters == '#' ? I32
          : *letters == '%' ? BF16
          : *letters == '~' ? I8
+         : *letters == '^' ? NF4
                            : F32;
 }
 
@@ -537,7 +540,9 @@ static struct array suitable_input(const struct op *op, int i, const struct arra
   }
   /* Blocks of weights: a scale between 1/128 and 1/32, and the numbers. */
   for (int64_t k = 0, n = elements(x.shape); type == I8 && k < n; k++)
-    x.at[k] = k % BLOCK_BYTES == 1 ? 0x3c : draw_below(255) - 127;
+    x.at[k] = k % blocks_of(I8).bytes == 1 ? 0x3c : draw_below(255) - 127;
+  for (int64_t k = 0, n = elements(x.shape); type == NF4 && k < n; k++) x.at[k] = draw_below(256);
+  if (op->kind == OP_from_nf4 && i == 1) x.at[1] = draw_below(256); /* the shift */
   /* Documents one behind the other, which have tiles of their own. */
   int64_t length = x.shape.ndim == 2 ? x.shape.size[1] : 0;
   if (is_attention(op) && graph->value[op->in[i]].type == I32 && length > 64)

@@ -931,16 +931,17 @@ static bool run_embedding(const struct op *op, const struct array *in, struct ar
 static double stored_weight(const struct array *w, int64_t i, int64_t j)
 {
   if (w->shape.ndim == 2) return w->at[i * w->shape.size[1] + j];
-  const double *block = w->at + (i * w->shape.size[1] + j / BLOCK_NUMBERS) * BLOCK_BYTES;
+  const struct block of = blocks_of(I8);
+  const double *block = w->at + (i * w->shape.size[1] + j / of.numbers) * of.bytes;
   const uint32_t bits = ((uint32_t)(uint8_t)block[1] << 8 | (uint8_t)block[0]) << 16;
   float scale;
   memcpy(&scale, &bits, sizeof scale);
-  return scale * block[2 + j % BLOCK_NUMBERS];
+  return scale * block[2 + j % of.numbers];
 }
 
 static int64_t stored_columns(const struct array *w)
 {
-  return w->shape.size[1] * (w->shape.ndim == 2 ? 1 : BLOCK_NUMBERS);
+  return w->shape.size[1] * (w->shape.ndim == 2 ? 1 : blocks_of(I8).numbers);
 }
 
 static bool run_stored_linear(const struct op *op, const struct array *in, struct array *out,
@@ -972,6 +973,36 @@ static bool run_embedding_int8(const struct op *op, const struct array *in, stru
     int64_t row = in_part(in[1].at[i], at->in[0].first[0], in[0].shape.size[0]);
     for (int64_t j = 0; j < width; j++)
       out->at[i * width + j] = row == NONE ? 0 : stored_weight(&in[0], row, j);
+  }
+  return true;
+}
+
+static bool run_from_int8(const struct op *op, const struct array *in, struct array *out,
+                          const struct places *at)
+{
+  (void)op, (void)at;
+  const int64_t width = stored_columns(&in[0]);
+  for (int64_t i = 0, n = elements(out->shape); i < n; i++)
+    out->at[i] = stored_weight(&in[0], i / width, i % width);
+  return elements(out->shape) == in[0].shape.size[0] * width;
+}
+
+/* Of a block its first byte is the number of its size; each further one two numbers. */
+static bool run_from_nf4(const struct op *op, const struct array *in, struct array *out,
+                         const struct places *at)
+{
+  enum { NUMBERS = 64, BYTES = 33, SHIFT = 1, VALUES = 2, SIZES = 18, GROUPS = 274, GROUP = 256 };
+  const int64_t blocks = in[0].shape.size[1], whole = graph->value[op->in[0]].shape.size[1];
+  const double *nested = in[1].at;
+  if (elements(out->shape) != in[0].shape.size[0] * blocks * NUMBERS) return false;
+  for (int64_t i = 0, n = elements(out->shape); i < n; i++) {
+    const int64_t row = i / NUMBERS / blocks + at->in[0].first[0];
+    const int64_t block = i / NUMBERS % blocks + at->in[0].first[1];
+    const double *bytes = in[0].at + i / NUMBERS * BYTES;
+    const int64_t group = (op->number[0] + row * whole + block + (int64_t)nested[SHIFT]) / GROUP;
+    const int two = (int)bytes[1 + i % NUMBERS / 2];
+    const double size = nested[SIZES + (int)bytes[0]] * nested[GROUPS + group] + nested[0];
+    out->at[i] = size * nested[VALUES + (i % 2 ? two % 16 : two / 16)];
   }
   return true;
 }
@@ -1697,6 +1728,10 @@ static reference *reference_of(enum op_kind kind)
     return run_embedding_back;
   case OP_embedding_int8:
     return run_embedding_int8;
+  case OP_from_int8:
+    return run_from_int8;
+  case OP_from_nf4:
+    return run_from_nf4;
   case OP_linear_bf16:
   case OP_linear_bf16_transposed:
   case OP_linear_int8:

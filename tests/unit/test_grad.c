@@ -66,7 +66,8 @@ static const char *shape_in(const char *input)
 static int add_input(const char *input, unsigned dims)
 {
   enum type type = *input == '?' ? BOOL : *input == 'i' || *input == 'd' ? I32 : F32;
-  enum role role = type == F32 && *input != '~' && *input != '0' ? PARAMETER : BATCH;
+  enum role role =
+      type == F32 && *input != '~' && *input != '^' && *input != '0' ? PARAMETER : BATCH;
   int v = add_value(role, "p", type, parse_shape(shape_in(input)), NONE, 1);
   graph->value[v].placed = true;
   must(v < MOST_VALUES, "too many values");

@@ -759,8 +759,8 @@ static void put_array(const struct program *p, int value, int rank, struct array
       whole[at] = (int)a.at[i];
     else if (type == BF16)
       half[at] = narrow(&a.at[i]);
-    else if (type == I8)
-      ((int8_t *)number)[at] = (int8_t)a.at[i];
+    else if (type == I8 || type == NF4)
+      ((uint8_t *)number)[at] = (uint8_t)(int)a.at[i];
     else
       a.at[i] = number[at] = (float)a.at[i];
   }

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "text/chat/text_file.h"
+#include "text/samples/packing.h"
 
 enum { IGNORED = -100, HEAD = 512, MOST_WORKERS = 64 };
 
@@ -27,7 +28,7 @@ struct work {
   int worker, workers;
   size_t line;             // of all files, counted from 0
   int32_t *input, *target; // of all lines
-  bool *empty;             // of each line: nothing is learned
+  uint32_t *length;        // of each line: its tokens; 0: nothing is learned
   struct counts *counts;   // of each worker; memory that they share
 };
 
@@ -71,13 +72,16 @@ static bool take_line(void *to, const char *line, size_t length, const char *whe
   struct work *w = to;
   struct sample samples[2] = {{{0}, NULL}, {{0}, NULL}};
   const size_t at = w->line++, rows = (size_t)w->f->rows;
+  bool learns = true;
   if (at % (size_t)w->workers != (size_t)w->worker) return true;
   bool ok = rows == 2 ? pair_of_line(w->f->rules, line, length, where, samples, why)
                       : sample_of_line(w->f->rules, line, length, where, samples, why);
   for (size_t i = 0; ok && i < rows; i++) {
     ok = fits_vocabulary(w, &samples[i].ids, where, why);
-    if (ok && !put(w, &samples[i], at * rows + i)) w->empty[at] = true;
+    learns = ok && put(w, &samples[i], at * rows + i) && learns;
   }
+  const size_t tokens = samples[0].ids.count, most = (size_t)w->f->sequence;
+  if (learns) w->length[at] = (uint32_t)(tokens < most ? tokens : most);
   for (size_t i = 0; i < rows; i++) sample_free(&samples[i]);
   return ok;
 }
@@ -145,35 +149,18 @@ static bool run(struct work *w, struct failure *why)
   return ok;
 }
 
-// Moves the samples that stay together. Returns their number.
-static size_t close_up(const struct work *w, size_t lines)
+// Moves the samples that stay together.
+static void close_up(const struct work *w, size_t lines)
 {
   const size_t row = (size_t)(w->f->rows * w->f->sequence);
   size_t kept = 0;
   for (size_t i = 0; i < lines; i++) {
-    if (w->empty[i]) continue;
+    if (!w->length[i]) continue;
     memmove(w->input + kept * row, w->input + i * row, row * sizeof *w->input);
     memmove(w->target + kept * row, w->target + i * row, row * sizeof *w->target);
     kept++;
   }
   memmove(w->input + kept * row, w->target, kept * row * sizeof *w->target);
-  return kept;
-}
-
-static void tell(const struct work *w, size_t lines, size_t kept)
-{
-  struct counts all = {0};
-  for (int i = 0; i < w->workers; i++) {
-    all.tokens += w->counts[i].tokens;
-    all.learned += w->counts[i].learned;
-    all.cut += w->counts[i].cut;
-  }
-  fprintf(stderr, "%s%s: %zu %s, %" PRIu64 " tokens, %" PRIu64 " of them learned", w->f->files[0],
-          w->f->files[1] ? " and more" : "", kept, w->f->rows == 2 ? "pairs" : "samples",
-          all.tokens, all.learned);
-  if (all.cut) fprintf(stderr, "; %" PRIu64 " cut to %ld tokens", all.cut, w->f->sequence);
-  if (kept < lines) fprintf(stderr, "; %zu without a label are left out", lines - kept);
-  fprintf(stderr, "\n");
 }
 
 // The header has its length, so that the data can be written first.
@@ -182,14 +169,88 @@ static void put_header(const struct samples_file *f, char *at, size_t samples)
   const size_t bytes = samples * (size_t)(f->rows * f->sequence) * sizeof(int32_t);
   char text[HEAD], shape[64];
   snprintf(shape, sizeof shape, f->rows == 2 ? "[%zu,2,%ld]" : "[%zu,%ld]", samples, f->sequence);
-  const int n = snprintf(text, sizeof text,
-                         "{\"%s\":{\"dtype\":\"I32\",\"shape\":%s,\"data_offsets\":[0,%zu]},"
-                         "\"%s\":{\"dtype\":\"I32\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}}",
-                         f->input, shape, bytes, f->target, shape, bytes, 2 * bytes);
+  const char *const names[] = {f->input, f->target, f->ends};
+  int n = 0;
+  for (size_t i = 0; i < 3 && names[i]; i++)
+    n += snprintf(text + n, sizeof text - (size_t)n,
+                  "%s\"%s\":{\"dtype\":\"I32\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
+                  i ? "," : "{", names[i], shape, i * bytes, (i + 1) * bytes);
+  n += snprintf(text + n, sizeof text - (size_t)n, "}");
   const uint64_t length = HEAD - sizeof length;
   memcpy(at, &length, sizeof length);
   memset(at + sizeof length, ' ', length);
   memcpy(at + sizeof length, text, (size_t)n);
+}
+
+// Moves the samples of `lines` lines, which are at `from`, each behind the one before it in its
+// packed sample. `begin` is 0 for each of these.
+static void put_packed(const struct work *w, size_t lines, const size_t *in, size_t packed,
+                       uint32_t *begin, int32_t *input)
+{
+  const size_t sequence = (size_t)w->f->sequence, all = packed * sequence;
+  int32_t *target = input + all, *ends = target + all;
+  for (size_t i = 0; i < all; i++) {
+    input[i] = w->f->pad;
+    target[i] = IGNORED;
+    ends[i] = 0;
+  }
+  for (size_t i = 0; i < lines; i++) {
+    if (!w->length[i]) continue;
+    const size_t to = in[i] * sequence + begin[in[i]];
+    memcpy(input + to, w->input + i * sequence, w->length[i] * sizeof *input);
+    memcpy(target + to, w->target + i * sequence, w->length[i] * sizeof *target);
+    begin[in[i]] += w->length[i];
+    ends[to + w->length[i] - 1] = 1;
+  }
+}
+
+// Writes the packed samples to a file of their own, in the place of that with one for each line.
+static bool pack(const struct work *w, const char *path, size_t lines, size_t *packed,
+                 struct failure *why)
+{
+  const uint32_t room = (uint32_t)w->f->sequence;
+  size_t *in = malloc((lines + 1) * sizeof *in);
+  uint32_t *begin = calloc(lines + 1, sizeof *begin);
+  bool ok = (in && begin && pack_texts(w->length, lines, room, in, packed)) ||
+            failed(why, "out of memory for packing %zu texts", lines);
+  ok = ok && (*packed > 0 || failed(why, "%s: nothing of it is learned", w->f->files[0]));
+  if (ok) {
+    const size_t bytes = HEAD + 3 * *packed * room * sizeof(int32_t);
+    const int fd = unlink(path) == 0 ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
+    ok = (fd >= 0 && posix_fallocate(fd, 0, (off_t)bytes) == 0) ||
+         failed(why, "%s: no room for %zu bytes", path, bytes);
+    char *at = ok ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    ok = ok && (at != MAP_FAILED || failed(why, "%s: %s", path, strerror(errno)));
+    if (ok) {
+      put_packed(w, lines, in, *packed, begin, (int32_t *)(at + HEAD));
+      put_header(w->f, at, *packed);
+      munmap(at, bytes);
+    }
+    if (fd >= 0) ok = close(fd) == 0 && ok;
+  }
+  free(in);
+  free(begin);
+  return ok;
+}
+
+static void tell(const struct work *w, size_t lines, size_t kept, size_t packed)
+{
+  struct counts all = {0};
+  for (int i = 0; i < w->workers; i++) {
+    all.tokens += w->counts[i].tokens;
+    all.learned += w->counts[i].learned;
+    all.cut += w->counts[i].cut;
+  }
+  fprintf(stderr, "%s%s: %zu %s, %" PRIu64 " tokens, %" PRIu64 " of them learned", w->f->files[0],
+          w->f->files[1] ? " and more" : "", kept,
+          w->f->ends        ? "texts"
+          : w->f->rows == 2 ? "pairs"
+                            : "samples",
+          all.tokens, all.learned);
+  if (all.cut) fprintf(stderr, "; %" PRIu64 " cut to %ld tokens", all.cut, w->f->sequence);
+  if (w->f->ends) fprintf(stderr, "; packed into %zu samples", packed);
+  if (kept < lines) fprintf(stderr, "; %zu without a label are left out", lines - kept);
+  fprintf(stderr, "\n");
 }
 
 // Fills the new file.
@@ -205,27 +266,31 @@ static bool fill(const struct samples_file *f, int fd, const char *path, size_t 
   char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   struct work w = {.f = f,
                    .workers = workers,
-                   .empty = shared(lines + 1),
+                   .length = shared((lines + 1) * sizeof *w.length),
                    .counts = shared((size_t)workers * sizeof *w.counts)};
-  bool ok = (at != MAP_FAILED && w.empty && w.counts) ||
+  bool ok = (at != MAP_FAILED && w.length && w.counts) ||
             failed(why, "%s: out of memory for %zu samples", path, lines);
-  size_t kept = 0;
+  size_t kept = 0, packed = 0;
   if (ok) {
     w.input = (int32_t *)(at + HEAD);
     w.target = w.input + values;
     ok = run(&w, why);
   }
-  if (ok) {
-    kept = close_up(&w, lines);
+  for (size_t i = 0; ok && i < lines; i++) kept += w.length[i] > 0;
+  if (ok && f->ends)
+    ok = pack(&w, path, lines, &packed, why);
+  else if (ok) {
+    close_up(&w, lines);
     ok = kept > 0 || failed(why, "%s: nothing of it is learned", f->files[0]);
     put_header(f, at, kept);
-    tell(&w, lines, kept);
   }
+  if (ok) tell(&w, lines, kept, packed);
   if (at != MAP_FAILED) munmap(at, bytes);
-  if (w.empty) munmap(w.empty, lines + 1);
+  if (w.length) munmap(w.length, (lines + 1) * sizeof *w.length);
   if (w.counts) munmap(w.counts, (size_t)workers * sizeof *w.counts);
   const off_t size = (off_t)(HEAD + 2 * kept * (size_t)(f->rows * f->sequence) * sizeof(int32_t));
-  return ok && (ftruncate(fd, size) == 0 || failed(why, "%s: %s", path, strerror(errno)));
+  return ok &&
+         (f->ends || ftruncate(fd, size) == 0 || failed(why, "%s: %s", path, strerror(errno)));
 }
 
 bool samples_write(const struct samples_file *f, struct failure *why)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Files of lines (sample.h) as one safetensors file of samples: input[N, sequence] has tokens, and
 // target[N, sequence] the token behind each, or -100 where nothing is learned. Of pairs they are
-// [N, 2, sequence].
+// [N, 2, sequence]. Packed, a sample is several lines' tokens one behind the other, and
+// ends[N, sequence] is 1 at the last of each.
 #ifndef TEXT_SAMPLES_FILE_H
 #define TEXT_SAMPLES_FILE_H
 
@@ -9,14 +10,15 @@
 
 struct samples_file {
   const struct sampling_rules *rules;
-  const char *const *files; // NULL-terminated
-  const char *input, *target, *to;
-  long rows; // of a line: 1; or 2, its better and its worse answer
+  const char *const *files;               // NULL-terminated
+  const char *input, *target, *ends, *to; // ends: NULL: not packed
+  long rows;                              // of a line: 1; or 2, its better and its worse answer
   long sequence, vocabulary;
   int pad; // the token behind the end of a shorter sample
 };
 
-// Writes it, with all cores: samples in the order of the lines. A longer one is cut behind its
+// Writes it, with all cores: samples in the order of the lines; of packed ones, which are filled as
+// well as can be (packing.h), of their first. A longer one is cut behind its
 // first `sequence` tokens; one without a label is left out. Reports the numbers on standard error.
 // False, and why; then there is no such file.
 bool samples_write(const struct samples_file *f, struct failure *why);

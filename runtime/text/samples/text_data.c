@@ -2,7 +2,9 @@
 // A program of its own, beside the ranks of a training on tokens: it makes samples of conversations
 // and texts. run.sh calls it for --data FILE.jsonl.
 //
-//   text_data TOKENIZER answers|all ROWS SEQUENCE VOCABULARY INPUT TARGET TO FILE...
+//   text_data TOKENIZER answers|all ROWS SEQUENCE VOCABULARY INPUT TARGET ENDS TO FILE...
+//
+// ENDS: "-": samples are not packed.
 #include <stdlib.h>
 #include <string.h>
 #include "base/json_memory.h"
@@ -10,7 +12,7 @@
 #include "text/chat/settings.h"
 #include "text/samples/samples_file.h"
 
-enum { TOKENIZER = 1, LEARN, ROWS, SEQUENCE, VOCABULARY, INPUT, TARGET, TO, FILES };
+enum { TOKENIZER = 1, LEARN, ROWS, SEQUENCE, VOCABULARY, INPUT, TARGET, ENDS, TO, FILES };
 
 // The text of the token that ends a turn.
 static char *turn_end(const struct tokenizer *t, const struct chat *c)
@@ -50,6 +52,7 @@ static bool make(char **argv, struct failure *why)
                                       .files = (const char *const *)argv + FILES,
                                       .input = argv[INPUT],
                                       .target = argv[TARGET],
+                                      .ends = strcmp(argv[ENDS], "-") == 0 ? NULL : argv[ENDS],
                                       .to = argv[TO],
                                       .rows = strtol(argv[ROWS], NULL, 10),
                                       .sequence = strtol(argv[SEQUENCE], NULL, 10),

@@ -102,4 +102,18 @@ trains 2 --data chat.jsonl --learn some
 trains 1 --data chat.jsonl --tokenizer hermes
 says "labels that may be -100 (-D masked=true"
 trains 0 --data chat.jsonl --tokens bytes
+# Packed samples have the losses of one conversation a sample: none sees another one.
+for i in 1 2 3 4 5 6 7 8 9; do
+  echo '{"prompt": "Count to '$i':", "completion": "'$(seq -s ', ' 1 $i)'"}'
+done > short.jsonl
+learns() { # NAME SAMPLES ARGUMENTS...
+  "$TPGEN" "$root/plans/llama3.lua" -o "$1" -D vocab=4000 -D seq=64 -D dim=16 -D n_heads=2 -D n_kv_heads=2 -D steps=2 -D lr=0.01 "${@:3}" > said 2>&1 &&
+    timeout 100 "$1/run.sh" --data short.jsonl --tokenizer hermes --metrics "$1.jsonl" > said 2>&1 < /dev/null || fail "$1: $(tail -n 3 said)"
+  says "$2"
+  losses_of "$1.jsonl" > "$1.losses"
+}
+learns padded "9 samples" -D masked=true -D batch=9
+learns together "9 texts" -D packed=true -D batch=4 -D tp=2
+says "packed into 4 samples"
+same_losses packed together.losses padded.losses 5e-7
 finish "conversations, prompts with completions and texts are samples, as transformers makes them"

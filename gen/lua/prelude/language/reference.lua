@@ -24,7 +24,7 @@ local FILES = { -- in the order of the reference
   "tensors/activations.lua", "tensors/losses.lua", "tensors/distances.lua", "tensors/normalization.lua", "tensors/attention.lua",
   "tensors/indices.lua", "tensors/reordering.lua", "tensors/images.lua", "tensors/volumes.lua", "tensors/recurrent.lua", "tensors/rows.lua",
   "language/operators.lua", "parallel/styles.lua", "parallel/auto.lua", "parallel/parallel_plan.lua", "parallel/fully_shard.lua", "parallel/context.lua",
-  "parallel/pipeline.lua", "parallel/lora.lua", "training/requires_grad.lua", "training/precision.lua",
+  "parallel/pipeline.lua", "parallel/lora.lua", "training/requires_grad.lua", "training/stored_weights.lua", "training/precision.lua",
   "training/train.lua", "training/generate.lua", "training/optimizers.lua", "training/updates.lua",
   "training/schedules.lua",
 }

@@ -226,27 +226,32 @@ end
 --- `tokens(words, 1){...}` each one further, the targets of a language model. The second argument may be a table.
 ---   shift = 0: each token is so many further
 ---   documents: the token that ends a document; a target after it becomes -100
+---   ends: the name of another input of the batch, of the same shape, which is 1 where a document ends
 ---   longest: no document has more tokens in a row
-local TOKENS_OPTIONS = base.option_names("tokens", {"shift", "documents", "longest"})
+local TOKENS_OPTIONS = base.option_names("tokens", {"shift", "documents", "ends", "longest"})
 
 function plan.tokens(words, shift)
   words = base.integer(words, "the number of words that tokens is given", 1, (1 << 31) - 1)
-  local eos, longest
+  local eos, ends, longest
   if base.kind(shift) == "table" then
     local options = base.options_of(shift, TOKENS_OPTIONS)
-    shift, eos, longest = options.shift, options.documents, options.longest
+    shift, eos, ends, longest = options.shift, options.documents, options.ends, options.longest
+  end
+  if ends ~= nil then
+    base.expect(ends, "string", "the name of the input that tokens is given as ends")
+    if eos ~= nil then fail("tokens: documents end by a token, documents, or by an input, ends: give one of them") end
   end
   shift = base.integer(shift == nil and 0 or shift, "the shift that tokens is given", 0, 1 << 20)
   if eos ~= nil then eos = base.integer(eos, "the token that ends a document", 0, words - 1) end
   if longest ~= nil then
-    if eos == nil then fail("longest is of documents: say which token ends one, as in {documents = 2, longest = %s}", longest) end
+    if eos == nil and ends == nil then fail("longest is of documents: say which token ends one, as in {documents = 2, longest = %s}", longest) end
     longest = base.integer(longest, "the tokens of the longest document", 1, (1 << 31) - 1)
   end
   local make = describe("tokens", "tokens", words + 0.0, shift + 0.0, {"int32"})
-  if eos == nil then return make end
+  if eos == nil and ends == nil then return make end
   return function(sizes)
     local d = make(sizes)
-    if described[d] then described[d].eos, described[d].longest = eos, longest end
+    if described[d] then described[d].eos, described[d].ends, described[d].longest = eos, ends, longest end
     return d
   end
 end

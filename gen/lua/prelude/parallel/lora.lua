@@ -17,7 +17,7 @@ local KINDS = {
 
 -- The options under PEFT's names.
 local PEFT = {r = "rank", lora_alpha = "alpha", target_modules = "match", lora_dropout = "dropout"}
-local KEYS = {"rank", "alpha", "match", "dropout", "use_rslora", "task_type"}
+local KEYS = {"rank", "alpha", "match", "dropout", "use_rslora", "task_type", "weight_dtype", "skip"}
 
 local adapters = {}      -- in the order of the calls: {module =, kind =, scale =, a =, b =, used =}
 local adapter_of = {}    -- by module: the same
@@ -135,6 +135,8 @@ end
 ---   dropout = 0: of the adapters' inputs
 ---   use_rslora = false: the factor is alpha over the root of the rank
 ---   task_type: for PEFT's file
+---   weight_dtype = "float32": how the frozen matrices are stored: see store_frozen; `"nf4"` is QLoRA
+---   skip: of these, modules that stay as they are
 ---   r: PEFT's name of rank
 ---   lora_alpha: PEFT's name of alpha
 ---   target_modules: PEFT's name of match
@@ -148,6 +150,8 @@ function plan.lora(model, options)
   c.line = core.line()
   config = config or c
   core.look_anew()
+  if options.skip ~= nil and options.weight_dtype == nil then fail("lora: skip is of weight_dtype, which is not given") end
+  if options.weight_dtype ~= nil then plan.store_frozen(model, options.weight_dtype, {skip = options.skip}) end
   for _, pattern in ipairs(patterns) do
     for _, module in ipairs(matched(model, pattern)) do adapt(module, c) end
   end

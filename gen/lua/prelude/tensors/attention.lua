@@ -341,7 +341,7 @@ method("documents", function(input, eos, longest)
   if eos == nil then misfit("say which token ends a document: x:documents(2)") end
   base.whole(eos, "the token that ends a document", 0, (1 << 31) - 1)
   if longest ~= nil then base.whole(longest, "the tokens of the longest document", 1, (1 << 31) - 1) end
-  local tokens, reorder = base.whole_sequences(input)
+  local tokens, reorder = base.whole_sequences(known.ends or input)
   local number, place = append("documents", {raw.to(tokens, "int32")}, {dims = {#shape - 1}, eos = eos})
   local is_bound = longest and longest < shape[#shape] -- else any row is short enough
   if is_bound then

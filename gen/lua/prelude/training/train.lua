@@ -28,7 +28,8 @@ local function check_tokens(name, d, first)
   return first or {name = name, n = n}
 end
 
--- By tensor of tokens: {eos =, longest =}, the token that ends a document, and the most tokens of one.
+-- By tensor of tokens: {eos =, ends =, longest =}: the token that ends a document, or a tensor that is 1 there; and the most
+-- tokens of one.
 local packed = setmetatable({}, {__mode = "k"})
 
 function base.documents_in(tensor) return packed[tensor] or {} end
@@ -59,6 +60,20 @@ local function within_documents(batch, tensors)
     targets[name] = base.raw.where(base.raw.eq(tensors[before], d.eos), IGNORED, tensors[name])
   end
   for name, target in pairs(targets) do tensors[name] = target end
+end
+
+-- Documents whose ends another input gives.
+local function note_ends(batch, tensors, who)
+  for name, description in pairs(batch) do
+    local d = base.described(description)
+    if d.ends then
+      local ends = batch[d.ends] and base.described(batch[d.ends])
+      if not ends or not base.same_shape(ends.shape, d.shape) or ends.init ~= "uniform" or ends.type == "float32" then
+        fail("the batch's %s of %s is of documents that end where %s is 1: that is no input of whole numbers and of its shape", name, who, d.ends)
+      end
+      packed[tensors[name]] = {eos = 1, ends = tensors[d.ends], longest = d.longest}
+    end
+  end
 end
 
 -- The number of samples of the batch: the length of its inputs, which micro-batches cut.
@@ -119,6 +134,7 @@ local function take_batch(batch, who)
       packed[tensors[name]] = documents
     end
   end
+  note_ends(batch, tensors, who)
   for name, description in pairs(batch) do
     local d = base.described(description)
     base.tell_of_order(name, d.shape, d.placed)
@@ -271,7 +287,9 @@ function base.begin_program(who, options, steps, batch)
 end
 
 local function begin(who, options, steps)
-  return base.begin_program(who, options, steps, need(options, who, "batch", "table"))
+  local model, batch = base.begin_program(who, options, steps, need(options, who, "batch", "table"))
+  base.store_frozen_weights()
+  return model, batch
 end
 
 -- -------------------------------------------------------------------------------- the two programs
