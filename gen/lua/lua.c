@@ -375,9 +375,8 @@ static int run_archive_files(lua_State *L)
 static int run_rare_archive_files(lua_State *L)
 {
   static const char *const files[] = {
-      "gen/lua/torch_export/rare.lua",
-      "gen/lua/torch_export/ordered.lua",
-      "gen/lua/torch_export/special.lua",
+      "gen/lua/torch_export/rare.lua",     "gen/lua/torch_export/ordered.lua",
+      "gen/lua/torch_export/random.lua",   "gen/lua/torch_export/special.lua",
       "gen/lua/torch_export/matrices.lua",
   };
   for (size_t i = 0; i < sizeof files / sizeof *files; i++)

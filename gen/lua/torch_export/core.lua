@@ -19,6 +19,72 @@ local function through_floats(x, f)
   return raw.to(f(raw.to(x, "float32")), core.type(x))
 end
 
+-- A number that is put among whole numbers is one.
+function torch.value_for(x, value)
+  if value == nil or is_float(x) or math.type(value) == "integer" then return value end
+  return math.tointeger(value < 0 and math.ceil(value) or math.floor(value)) or fail("%s among whole numbers is not supported", value)
+end
+
+-- Float32 is exact for whole numbers up to 2^24. Casts and counts of bools are within that.
+local is_small = setmetatable({}, {__mode = "k"})
+function torch.note_small(x) is_small[x] = true; return x end
+local function holds_large(x) return not is_float(x) and core.type(x) ~= "bool" and not is_small[x] end
+
+-- Whole numbers as parts of `bits` bits each, the lowest one first; the last one has the sign.
+local function parts_of(x, bits)
+  local list, left = {}, core.type(x) == "int32" and 32 or 64
+  while left > bits do
+    list[#list + 1] = raw.remainder(x, 1 << bits)
+    x, left = raw.floor_divide(x, 1 << bits), left - bits
+  end
+  list[#list + 1] = x
+  return list
+end
+
+-- The bits of a part, so that the sum of all elements' parts is exact in float32.
+local function bits_of_sums(x)
+  local n, bits = base.elements(core.shape(x)) + 1, 22
+  while bits > 4 and n << bits > 1 << 24 do bits = bits - 1 end
+  if n << bits > 1 << 24 then fail("a sum by indices of so many whole numbers is not supported") end
+  return bits
+end
+
+-- f of whole numbers, part by part as floats. f moves numbers from place to place, or adds some of them: `bits` says how
+-- large parts may be.
+local function by_parts(x, y, bits, f)
+  local xs, ys, whole = parts_of(x, bits), parts_of(raw.to(y, core.type(x)), bits), nil
+  for i = #xs, 1, -1 do
+    local part = raw.to(f(raw.to(xs[i], "float32"), raw.to(ys[i], "float32")), core.type(x))
+    whole = whole and raw.add(raw.mul(whole, 1 << bits), part) or part
+  end
+  return whole
+end
+
+-- Up to each element along a dimension, by an operator of two whole numbers.
+local function up_to_each(x, dim, f)
+  if #core.shape(x) == 0 then return x end
+  local d = base.dimension(core.shape(x), dim)
+  local n, by = core.shape(x)[d + 1], 1
+  while by < n do
+    local y = f(raw.narrow(x, d, by, n - by), raw.narrow(x, d, 0, n - by))
+    x, by = raw.cat({raw.narrow(x, d, 0, by), y}, d), 2 * by
+  end
+  return x
+end
+
+torch.up_to_each = up_to_each
+
+-- The indices that sort whole numbers: by their lowest parts first, then by the next ones, where equal ones stay in order.
+local function order_of_whole(x, d, descending)
+  local order
+  for _, part in ipairs(parts_of(x, 22)) do
+    if order then part = raw.gather(part, d, order) end
+    local next_order = raw.argsort(raw.to(part, "float32"), d, descending)
+    order = order and raw.gather(order, d, next_order) or next_order
+  end
+  return order
+end
+
 -- ------------------------------------------------------------------------------- element by element
 
 for _, name in ipairs{"floor", "ceil", "trunc", "round", "frac"} do
@@ -112,7 +178,11 @@ operators.clamp = function(a)
     if a.max ~= nil then x = raw.minimum(x, a.max) end
     return x
   end
-  return through_floats(x, function(y) return raw.clamp(y, a.min, a.max) end)
+  if is_float(x) then return raw.clamp(x, a.min, a.max) end
+  if math.type(a.min) == "float" or math.type(a.max) == "float" then return raw.clamp(floats(x), a.min, a.max) end
+  if a.min ~= nil then x = raw.where(raw.lt(x, a.min), a.min, x) end
+  if a.max ~= nil then x = raw.where(raw.gt(x, a.max), a.max, x) end
+  return x
 end
 operators.clamp_min = function(a) return operators.clamp{self = a.self, min = a.min} end
 operators.clamp_max = function(a) return operators.clamp{self = a.self, max = a.max} end
@@ -127,21 +197,25 @@ operators.native_dropout = function(a) return operators.dropout{input = a.input,
 -- --------------------------------------------------------------------------------- along dimensions
 
 operators.cumsum = function(a)
-  local x = a.self
-  if core.type(x) == "bool" then x = raw.to(x, "int64") end
-  if a.dtype then x = raw.to(x, a.dtype) end
-  return through_floats(x, function(y) return raw.cumsum(y, a.dim) end)
+  local x, small = a.self, not holds_large(a.self)
+  if a.dtype or not is_float(x) then x = raw.to(x, a.dtype or "int64") end
+  if not is_float(x) and not small then return up_to_each(x, a.dim, raw.add) end
+  local y = through_floats(x, function(v) return raw.cumsum(v, a.dim) end)
+  return is_float(y) and y or torch.note_small(y)
 end
 operators.cumprod = function(a)
-  local x = a.dtype and raw.to(a.self, a.dtype) or a.self
-  return through_floats(x, function(y) return raw.cumprod(y, a.dim) end)
+  local x = a.self
+  if a.dtype or not is_float(x) then x = raw.to(x, a.dtype or "int64") end
+  return is_float(x) and raw.cumprod(x, a.dim) or up_to_each(x, a.dim, raw.mul)
 end
 operators.prod = calls("prod", "self", "dim", "keepdim", "dtype")
 
--- The values and the indices of max, min, sort, topk: by floats, and in the tensor's own type.
-local function with_indices(f)
+-- The values and the indices of max, min, sort, topk: by floats, and in the tensor's own type. of_whole: the same of whole
+-- numbers, which may be larger than floats hold.
+local function with_indices(f, of_whole)
   return function(a)
     local x = a.self
+    if holds_large(x) then return of_whole(x, a) end
     local values, indices = f(floats(x), a)
     if indices == nil then return is_float(x) and values or raw.to(values, core.type(x)) end
     return is_float(x) and values or raw.to(values, core.type(x)), indices
@@ -152,16 +226,43 @@ for _, name in ipairs{"max", "min"} do
   local f, of_two = raw[name], name == "max" and "maximum" or "minimum"
   operators[name] = function(a)
     if a.other ~= nil then return operators[of_two]{self = a.self, other = a.other} end
-    return with_indices(function(x) return f(x, a.dim, a.keepdim) end)(a)
+    return with_indices(function(x) return f(x, a.dim, a.keepdim) end, function(x)
+      local values = raw["a" .. name](x, a.dim ~= nil and {a.dim} or nil, a.keepdim)
+      if a.dim == nil then return values end
+      return values, raw.argmax(raw.to(raw.eq(x, raw["a" .. name](x, {a.dim}, true)), "float32"), a.dim, a.keepdim)
+    end)(a)
   end
 end
 -- A tensor of one dimension is sorted as a whole, however the batch is cut.
 local function sortable(x) return #core.shape(x) == 1 and raw.replicate(x) or x end
-operators.sort = with_indices(function(x, a) return raw.sort(sortable(x), a.dim, a.descending) end)
-operators.topk = with_indices(function(x, a) return raw.topk(x, a.k, a.dim, a.largest, a.sorted) end)
-operators.argsort = function(a) return raw.argsort(sortable(floats(a.self)), a.dim, a.descending) end
-operators.argmax = function(a) return raw.argmax(floats(a.self), a.dim, a.keepdim) end
-operators.argmin = function(a) return raw.argmin(floats(a.self), a.dim, a.keepdim) end
+-- In order, and their indices; equal ones stay as they are.
+local function sorted_whole(x, dim, descending)
+  x = sortable(x)
+  if #core.shape(x) == 0 then return x, raw.full({}, 0, "int64") end
+  local d = base.dimension(core.shape(x), dim or -1)
+  local order = order_of_whole(x, d, descending or false)
+  return raw.gather(x, d, order), raw.to(order, "int64")
+end
+torch.sorted_whole = sorted_whole
+operators.sort = with_indices(function(x, a) return raw.sort(sortable(x), a.dim, a.descending, a.stable) end,
+  function(x, a) return sorted_whole(x, a.dim, a.descending, a.stable) end)
+operators.topk = with_indices(function(x, a) return raw.topk(x, a.k, a.dim, a.largest, a.sorted) end, function(x, a)
+  local d = base.dimension(core.shape(x), a.dim or -1)
+  local values, order = sorted_whole(x, d, a.largest ~= false, a.sorted)
+  return raw.narrow(values, d, 0, a.k), raw.narrow(order, d, 0, a.k)
+end)
+operators.argsort = function(a)
+  if not holds_large(a.self) then return raw.argsort(sortable(floats(a.self)), a.dim, a.descending, a.stable) end
+  return (select(2, sorted_whole(a.self, a.dim, a.descending, a.stable)))
+end
+for name, most in pairs{argmax = "amax", argmin = "amin"} do
+  operators[name] = function(a)
+    local x = a.self
+    if not holds_large(x) then return raw[name](floats(x), a.dim, a.keepdim) end
+    local value = raw[most](x, a.dim ~= nil and {a.dim} or nil, a.dim ~= nil)
+    return raw.argmax(raw.to(raw.eq(x, value), "float32"), a.dim, a.keepdim)
+  end
+end
 operators.all = function(a) return raw.all(a.self, a.dim, a.keepdim) end
 operators.std = function(a)
   local correction = a.correction
@@ -335,7 +436,7 @@ end
 operators.pad = function(a)
   if a.mode == "reflect" or a.mode == "replicate" then return bordered_all(a.self, a.pad, a.mode == "reflect") end
   if a.mode == "circular" then return wrapped_all(a.self, a.pad) end
-  return raw.pad(a.self, a.pad, a.mode, a.value)
+  return raw.pad(a.self, a.pad, a.mode, torch.value_for(a.self, a.value))
 end
 operators.pixel_shuffle = calls("pixel_shuffle", "self", "upscale_factor")
 
@@ -519,9 +620,12 @@ end
 operators.index_put = function(a)
   a.self = plain_tensor(a.self)
   if not is_float(a.self) and not (a.indices[1] and type_of(a.indices[1]) == "bool") then
-    local of_floats = operators.index_put{self = floats(a.self), indices = a.indices, accumulate = a.accumulate,
-      values = floats(plain_tensor(a.values))}
-    return raw.to(of_floats, core.type(a.self))
+    local x, values = a.self, plain_tensor(a.values)
+    local function of_floats(v, w)
+      return operators.index_put{self = v, indices = a.indices, accumulate = a.accumulate, values = w}
+    end
+    if core.type(x) == "bool" then return raw.to(of_floats(floats(x), floats(values)), "bool") end
+    return by_parts(x, values, a.accumulate and bits_of_sums(values) or 22, of_floats)
   end
   local first = a.indices[1] and plain_tensor(a.indices[1])
   if first and core.type(first) == "bool" and #a.indices == 1 then return put_by_mask(a, first) end
@@ -551,13 +655,26 @@ operators._unsafe_index_put = operators.index_put
 
 operators.scatter = function(a)
   local index = plain_tensor(a.index)
-  local src = a.src ~= nil and plain_tensor(a.src)
-    or raw.full(core.shape(index), a.value + 0.0, type_of(a.self))
   local x = plain_tensor(a.self)
-  return raw.to(raw.scatter(floats(x), a.dim, index, floats(src)), core.type(x))
+  local src = a.src ~= nil and plain_tensor(a.src)
+    or raw.full(core.shape(index), is_float(x) and a.value + 0.0 or a.value, core.type(x))
+  local function of_floats(v, w) return raw.scatter(v, a.dim, index, w) end
+  if is_float(x) or core.type(x) == "bool" then return raw.to(of_floats(floats(x), floats(src)), core.type(x)) end
+  return by_parts(x, src, 22, of_floats)
 end
-operators.scatter_add = calls("scatter_add", "self", "dim", "index", "src")
+local function scatter_add(a)
+  local index = plain_tensor(a.index)
+  local function of_floats(x, src) return raw.scatter_add(x, a.dim, index, src) end
+  if is_float(a.self) then return of_floats(a.self, a.src) end
+  if core.type(a.self) == "bool" then fail("scatter_add of bools is not supported") end
+  return by_parts(a.self, a.src, bits_of_sums(a.src), of_floats)
+end
+operators.scatter_add = scatter_add
 operators.scatter_reduce = function(a)
+  if not is_float(a.self) then
+    if a.reduce == "sum" and a.include_self ~= false then return scatter_add(a) end
+    if holds_large(a.self) then fail("scatter_reduce: the %s of whole numbers is not supported", a.reduce) end
+  end
   if not is_float(a.self) and a.reduce == "mean" then fail("scatter_reduce: the mean of whole numbers is not supported") end
   local src = is_float(a.self) and a.src or floats(a.src)
   return through_floats(a.self, function(x)
@@ -567,7 +684,9 @@ operators.scatter_reduce = function(a)
 end
 operators.index_add = function(a)
   local src = a.alpha ~= nil and a.alpha ~= 1 and raw.mul(a.source, a.alpha) or a.source
-  return raw.index_add(a.self, a.dim, a.index, src)
+  local function of_floats(x, y) return raw.index_add(x, a.dim, a.index, y) end
+  if is_float(a.self) then return of_floats(a.self, src) end
+  return by_parts(a.self, src, bits_of_sums(src), of_floats)
 end
 operators.one_hot = function(a)
   if not a.num_classes or a.num_classes < 1 then fail("one_hot needs num_classes") end

@@ -221,8 +221,7 @@ note_names(KEPT, "linalg_qr linalg_eigh linalg_eigvalsh linalg_svd linalg_svdval
   .. "adaptive_max_pool3d mode nanmedian signbit nextafter gcd frexp special_i0 special_i1 special_i0e special_log_ndtr "
   .. "special_erfcx special_bessel_j0 special_zeta special_gammainc kaiser_window combinations masked_select _unique2 put put_ "
   .. "as_strided_scatter histogram fake_quantize_per_tensor_affine fake_quantize_per_channel_affine torch.ops.higher_order.cond")
-note_names(RANDOM, "rand rand_like randn randn_like randint randint_like randperm bernoulli bernoulli_ multinomial normal_ uniform_ "
-  .. "exponential_ log_normal_ cauchy_ normal poisson")
+note_names(RANDOM, "poisson binomial geometric_ random_ rrelu_with_noise")
 
 -- What would help: said where all that is missing is of one kind.
 local function help_for(missing)
@@ -233,7 +232,7 @@ local function help_for(missing)
     return true
   end
   if all_in(RANDOM) then
-    return ". A program's numbers could not be repeated: make random numbers an input of the model, which run.sh --data gives"
+    return ". tpgen does not draw numbers of this distribution: make them an input of the model, which run.sh --data gives"
   end
   if all_in(DECOMPOSED) then
     return ". The archive of exported.run_decompositions() has others in their place, which tpgen has. But PyTorch drops "

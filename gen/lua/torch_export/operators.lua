@@ -346,7 +346,9 @@ local function over(name)
   return function(a)
     local dims = listed(a.dim)
     if dims and #dims == 0 then dims = nil end
-    local y = f(a.self, dims, a.keepdim)
+    -- A sum of whole numbers is of 64 bits.
+    local x = name == "sum" and not a.dtype and core.type(a.self) == "int32" and raw.to(a.self, "int64") or a.self
+    local y = f(x, dims, a.keepdim)
     return a.dtype and raw.to(y, a.dtype) or y
   end
 end
@@ -474,7 +476,7 @@ operators.flip = function(a) return raw.flip(a.self, a.dims) end
 operators.roll = calls("roll", "self", "shifts", "dims")
 operators.tril = calls("tril", "self", "diagonal")
 operators.triu = calls("triu", "self", "diagonal")
-operators.constant_pad_nd = function(a) return raw.pad(a.self, a.pad, nil, a.value) end
+operators.constant_pad_nd = function(a) return raw.pad(a.self, a.pad, nil, torch.value_for(a.self, a.value)) end
 
 -- The first index and the number of indices that a slice takes.
 local function slice_of(size, first, last)
@@ -515,7 +517,8 @@ operators.gather = calls("gather", "self", "dim", "index")
 
 operators.to = function(a)
   local kind = a.dtype or a.other ~= nil and core.type(a.other)
-  return kind and raw.to(a.self, kind) or a.self
+  local y = kind and raw.to(a.self, kind) or a.self
+  return core.type(a.self) == "bool" and torch.note_small(y) or y
 end
 operators._to_copy = operators.to
 local function same(a) return a.self end

@@ -10,7 +10,14 @@ local floats, plain_tensor, with_indices = torch.floats, torch.plain_tensor, tor
 -- --------------------------------------------------------------------------------- up to each element
 
 for _, name in ipairs{"cummax", "cummin"} do
-  operators[name] = with_indices(function(x, a) return raw[name](x, a.dim) end)
+  local of_two = name == "cummax" and raw.maximum or raw.minimum
+  operators[name] = with_indices(function(x, a) return raw[name](x, a.dim) end, function(x, a)
+    local values, shape = torch.up_to_each(x, a.dim, of_two), core.shape(x)
+    local d, across = base.dimension(shape, a.dim), {}
+    for i = 1, #shape do across[i] = i == d + 1 and shape[i] or 1 end
+    local places = raw.to(raw.expand(base.view(base.index_row(shape[d + 1]), across), shape), "float32")
+    return values, raw.to((raw.cummax(raw.where(raw.eq(x, values), places, -1.0), d)), "int64") -- of equal ones the last
+  end)
 end
 operators.logcumsumexp = function(a)
   local x = a.self
@@ -40,6 +47,7 @@ end
 
 -- Of a tensor without a dimension to sort, or of all elements as one, the sharding must not cut it.
 local function sorted(x, d)
+  if core.type(x) ~= "float32" and core.type(x) ~= "bfloat16" then return torch.sorted_whole(x, d) end
   return raw.sort(#core.shape(x) == 1 and raw.replicate(x) or x, d)
 end
 
@@ -54,15 +62,23 @@ local function kth(x, k, dim, keepdim)
   end
   return taken(values), taken(indices)
 end
-operators.kthvalue = with_indices(function(x, a) return kth(x, a.k, a.dim, a.keepdim) end)
+local function kth_of(x, a) return kth(x, a.k, a.dim, a.keepdim) end
+operators.kthvalue = with_indices(kth_of, kth_of)
+local function median_along(x, a)
+  return kth(x, (core.shape(x)[base.dimension(core.shape(x), a.dim) + 1] + 1) // 2, a.dim, a.keepdim)
+end
 -- Of all elements, the gradient goes to all that are the median, in equal parts.
 operators.median = with_indices(function(x, a)
-  if a.dim ~= nil then return kth(x, (core.shape(x)[base.dimension(core.shape(x), a.dim) + 1] + 1) // 2, a.dim, a.keepdim) end
+  if a.dim ~= nil then return median_along(x, a) end
   local flat = raw.flatten(x)
   local y = kth(raw.detach(flat), (core.shape(flat)[1] + 1) // 2, 0)
   local hits = raw.to(raw.eq(raw.detach(flat), y), "float32")
   local sum = raw.div(raw.sum(raw.mul(flat, hits)), raw.clamp(raw.sum(hits), 1))
   return raw.add(y, raw.sub(sum, raw.detach(sum)))
+end, function(x, a)
+  if a.dim ~= nil then return median_along(x, a) end
+  local flat = raw.flatten(x)
+  return (kth(flat, (core.shape(flat)[1] + 1) // 2, 0))
 end)
 operators.msort = function(a) return (operators.sort{self = a.self, dim = 0}) end
 

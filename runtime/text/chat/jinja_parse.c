@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Jinja: from a template's text to its tree.
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "text/chat/jinja_tree.h"
@@ -16,7 +17,10 @@ struct parser {
   size_t count;
   long long whole;
   double real;
-  int braces; // open ones, within a tag
+  int braces;                                  // open ones, within a tag
+  bool uses_caller, uses_varargs, uses_kwargs; // what the macro at hand names
+  const char **blocks;                         // names of those that were
+  size_t nblocks;
 };
 
 static void count_lines(struct parser *p, const char *from, const char *to)
@@ -131,6 +135,18 @@ static void read_text(struct parser *p)
 
 static void read_number(struct parser *p)
 {
+  const char kind = p->at[0] == '0' ? (char)(p->at[1] | 0x20) : 0;
+  const int base = kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 0;
+  if (base) {
+    char *end;
+    errno = 0;
+    p->whole = strtoll(p->at + 2, &end, base);
+    if (end == p->at + 2 || errno || is_letter(*end) || is_digit(*end))
+      work_fails(p->w, "a number is wrong, or too large");
+    p->at = end;
+    p->token = T_WHOLE;
+    return;
+  }
   char digits[64];
   size_t n = 0;
   bool is_real = false;
@@ -150,8 +166,11 @@ static void read_number(struct parser *p)
   p->token = is_real ? T_REAL : T_WHOLE;
   if (is_real)
     p->real = strtod(digits, NULL);
-  else
+  else {
+    errno = 0;
     p->whole = strtoll(digits, NULL, 10);
+    if (errno || n + 2 >= sizeof digits) work_fails(p->w, "a number is too large");
+  }
 }
 
 static void next_token(struct parser *p)
@@ -241,7 +260,15 @@ static struct node *constant(struct parser *p, struct value *v)
 static void arguments(struct parser *p, struct node *call)
 {
   while (!is_sign(p, ")")) {
-    if (is_sign(p, "*") || is_sign(p, "**")) work_fails(p->w, "arguments by * are not known here");
+    if (is_sign(p, "*") || is_sign(p, "**")) {
+      struct node *spread = new_node(p, N_SPREAD);
+      spread->flag = is_sign(p, "**");
+      next_token(p);
+      spread->a = expression(p);
+      add_node(p, call, spread);
+      if (!takes_sign(p, ",")) break;
+      continue;
+    }
     const char *name = p->token == T_NAME ? p->word : NULL;
     const int line = p->w->line;
     if (name) {
@@ -294,6 +321,9 @@ static struct node *primary(struct parser *p)
       return constant(p, value_of(p->w, NONE_VALUE));
     n = new_node(p, N_NAME);
     n->name = name;
+    p->uses_caller |= !strcmp(name, "caller");
+    p->uses_varargs |= !strcmp(name, "varargs");
+    p->uses_kwargs |= !strcmp(name, "kwargs");
     return n;
   }
   if (takes_sign(p, "(")) {
@@ -651,12 +681,17 @@ static struct node *parse_if(struct parser *p)
   return n;
 }
 
-// "a", "a, b", "(a, b)", "a.b": what is set.
+// "a", "a, b", "(a, (b, c))", "a.b": what is set.
 static struct node *targets(struct parser *p)
 {
   struct node *n = new_node(p, N_TUPLE);
   const bool brackets = takes_sign(p, "(");
+  if (++p->w->depth > MOST_DEPTH) work_fails(p->w, "it is nested too deep");
   do {
+    if (is_sign(p, "(")) {
+      add_node(p, n, targets(p));
+      continue;
+    }
     struct node *target = new_node(p, N_NAME);
     target->name = needs_name(p);
     if (takes_sign(p, ".")) {
@@ -666,7 +701,8 @@ static struct node *targets(struct parser *p)
       target = member;
     }
     add_node(p, n, target);
-  } while (takes_sign(p, ",") && p->token == T_NAME);
+  } while (takes_sign(p, ",") && (p->token == T_NAME || is_sign(p, "(")));
+  p->w->depth--;
   if (brackets) needs_sign(p, ")");
   return n;
 }
@@ -680,7 +716,7 @@ static struct node *parse_for(struct parser *p)
   if (!takes_word(p, "in")) work_fails(p->w, "'in' is missing in a for");
   n->a = disjunction(p);
   add_node(p, n, takes_word(p, "if") ? expression(p) : NULL);
-  if (is_word(p, "recursive")) work_fails(p->w, "a recursive for is not known here");
+  n->flag = takes_word(p, "recursive");
   end_tag(p, true);
   n->b = body_until(p, ends, &end);
   if (!strcmp(end, "else")) {
@@ -711,19 +747,99 @@ static struct node *parse_set(struct parser *p)
   return n;
 }
 
-static struct node *parse_macro(struct parser *p)
+// The arguments and the body of a macro, or of what a call gives to one.
+static void parse_macro_body(struct parser *p, struct node *n, bool has_arguments)
 {
-  static const char *const ends[] = {"endmacro", NULL};
+  const char *const ends[] = {n->name ? "endmacro" : "endcall", NULL};
   const char *end;
-  struct node *n = new_node(p, N_MACRO);
-  n->name = needs_name(p);
-  needs_sign(p, "(");
-  while (!is_sign(p, ")")) {
+  const struct parser outer = *p;
+  p->uses_caller = p->uses_varargs = p->uses_kwargs = false;
+  while (has_arguments && !is_sign(p, ")")) {
     const char *name = needs_name(p);
+    if (!strcmp(name, "caller") || !strcmp(name, "varargs") || !strcmp(name, "kwargs"))
+      work_fails(p->w, "an argument that is called %s is not known here", name);
     add_named(p, n, name, takes_sign(p, "=") ? expression(p) : NULL);
     if (!takes_sign(p, ",")) break;
   }
-  needs_sign(p, ")");
+  if (has_arguments) needs_sign(p, ")");
+  if (!n->name) n->a = expression(p);
+  if (!n->name && n->a->kind != N_CALL) work_fails(p->w, "'call' wants a call");
+  end_tag(p, true);
+  n->b = body_until(p, ends, &end);
+  end_tag(p, true);
+  n->uses_caller = p->uses_caller;
+  n->uses_varargs = p->uses_varargs;
+  n->uses_kwargs = p->uses_kwargs;
+  p->uses_caller |= outer.uses_caller;
+  p->uses_varargs |= outer.uses_varargs;
+  p->uses_kwargs |= outer.uses_kwargs;
+}
+
+static struct node *parse_macro(struct parser *p)
+{
+  struct node *n = new_node(p, N_MACRO);
+  n->name = needs_name(p);
+  needs_sign(p, "(");
+  parse_macro_body(p, n, true);
+  return n;
+}
+
+static struct node *parse_call_block(struct parser *p)
+{
+  struct node *n = new_node(p, N_CALL_BLOCK);
+  parse_macro_body(p, n, takes_sign(p, "("));
+  return n;
+}
+
+static struct node *parse_with(struct parser *p)
+{
+  static const char *const ends[] = {"endwith", NULL};
+  const char *end;
+  struct node *n = new_node(p, N_WITH);
+  while (p->token != T_END) {
+    struct node *pair = new_node(p, N_PAIR);
+    pair->a = targets(p);
+    needs_sign(p, "=");
+    pair->b = expression(p);
+    add_node(p, n, pair);
+    if (!takes_sign(p, ",")) break;
+  }
+  end_tag(p, true);
+  n->b = body_until(p, ends, &end);
+  end_tag(p, true);
+  return n;
+}
+
+// Without another template a block stands where it is.
+static struct node *parse_block(struct parser *p)
+{
+  static const char *const ends[] = {"endblock", NULL};
+  const char *end;
+  struct node *n = new_node(p, N_BLOCK);
+  n->name = needs_name(p);
+  const char **names = work_alloc(p->w, (p->nblocks + 1) * sizeof *names);
+  for (size_t i = 0; i < p->nblocks; i++) {
+    if (!strcmp(p->blocks[i], n->name)) work_fails(p->w, "two blocks have the name %s", n->name);
+    names[i] = p->blocks[i];
+  }
+  names[p->nblocks++] = n->name;
+  p->blocks = names;
+  n->flag = takes_word(p, "scoped");
+  end_tag(p, true);
+  n->b = body_until(p, ends, &end);
+  if (is_word(p, n->name)) next_token(p);
+  end_tag(p, true);
+  return n;
+}
+
+// Only what changes nothing: texts are never escaped here.
+static struct node *parse_autoescape(struct parser *p)
+{
+  static const char *const ends[] = {"endautoescape", NULL};
+  const char *end;
+  struct node *n = new_node(p, N_WITH);
+  if (!takes_word(p, "false") && !takes_word(p, "False"))
+    work_fails(p->w, "the statement 'autoescape' is not known here");
   end_tag(p, true);
   n->b = body_until(p, ends, &end);
   end_tag(p, true);
@@ -772,7 +888,11 @@ static struct node *statement(struct parser *p, const char *word)
   if (!strcmp(word, "set")) return parse_set(p);
   if (!strcmp(word, "macro")) return parse_macro(p);
   if (!strcmp(word, "raw")) return parse_raw(p);
-  if (!strcmp(word, "generation")) return parse_body_of(p, N_CALL_BLOCK, "endgeneration");
+  if (!strcmp(word, "call")) return parse_call_block(p);
+  if (!strcmp(word, "with")) return parse_with(p);
+  if (!strcmp(word, "block")) return parse_block(p);
+  if (!strcmp(word, "autoescape")) return parse_autoescape(p);
+  if (!strcmp(word, "generation")) return parse_body_of(p, N_GENERATION, "endgeneration");
   if (!strcmp(word, "filter")) return parse_body_of(p, N_FILTER_BLOCK, "endfilter");
   if (!strcmp(word, "break") || !strcmp(word, "continue")) {
     struct node *n = new_node(p, *word == 'b' ? N_BREAK : N_CONTINUE);

@@ -37,25 +37,11 @@ static struct value *value_named(struct work *w, struct scope *s, const char *na
     if (v) return v;
   }
   struct value *v = global_named(w, name);
+  if (!v && !strcmp(name, "self")) work_fails(w, "'self' is not known here");
   return v ? v : undefined_value(w, name);
 }
 
 // ---- operators ---------------------------------------------------------------------------------
-
-static bool contains(struct work *w, struct value *in, struct value *v)
-{
-  if (in->kind == TEXT && v->kind == TEXT)
-    return !v->count || memmem(in->text, in->count, v->text, v->count);
-  if (in->kind == LIST)
-    for (size_t i = 0; i < in->count; i++)
-      if (are_equal(in->at[i], v)) return true;
-  if (in->kind == MAP)
-    for (size_t i = 0; i < in->count; i++)
-      if (are_equal(in->key[i], v)) return true;
-  if (in->kind != LIST && in->kind != MAP && in->kind != UNDEFINED)
-    work_fails(w, "'in' wants a list, a map or a text");
-  return false;
-}
 
 static struct value *repeated(struct work *w, struct value *v, long long times)
 {
@@ -132,15 +118,25 @@ static struct value *binary_value(struct work *w, const char *sign, struct value
     return text_value(w, o.at, o.count);
   }
   if (is_number(a) && is_number(b)) return calculated(w, *sign, sign[1] != 0, a, b);
-  if (*sign == '+' && a->kind == TEXT && b->kind == TEXT) return binary_value(w, "~", a, b);
-  if (*sign == '+' && a->kind == LIST && b->kind == LIST && a->is_tuple == b->is_tuple) {
+  if (*sign == '+' && a->kind == TEXT && b->kind == TEXT) {
+    const bool is_safe = a->is_safe || b->is_safe;
+    struct value *both = binary_value(w, "~", is_safe && !a->is_safe ? escaped(w, a) : a,
+                                      is_safe && !b->is_safe ? escaped(w, b) : b);
+    both->is_safe = is_safe;
+    return both;
+  }
+  if (*sign == '%' && a->kind == TEXT) return percent_format(w, a, b);
+  if (*sign == '+' && a->kind == LIST && b->kind == LIST && a->is_tuple == b->is_tuple &&
+      !a->view && !b->view && !a->is_lazy && !b->is_lazy) {
     struct value *all = list_value(w);
     all->is_tuple = a->is_tuple;
     for (size_t i = 0; i < a->count; i++) list_add(w, all, a->at[i]);
     for (size_t i = 0; i < b->count; i++) list_add(w, all, b->at[i]);
     return all;
   }
-  const bool repeats = !strcmp(sign, "*");
+  const bool repeats = !strcmp(sign, "*") && !a->view && !b->view && !a->is_lazy && !b->is_lazy;
+  if (repeats && (a->is_safe || b->is_safe))
+    work_fails(w, "a text that is safe is not repeated here");
   if (repeats && (a->kind == TEXT || a->kind == LIST) && b->kind == WHOLE)
     return repeated(w, a, b->whole);
   if (repeats && (b->kind == TEXT || b->kind == LIST) && a->kind == WHOLE)
@@ -165,7 +161,11 @@ static bool compares(struct work *w, const char *sign, struct value *a, struct v
 static struct value *sliced(struct work *w, struct value *v, struct value *const bound[3])
 {
   struct value *of = v->kind == TEXT ? sequence_of(w, v) : v;
-  if (of->kind != LIST) fails_on(w, "[:]", v);
+  const bool is_range = of->view && !strcmp(of->view, "range");
+  if (of->kind != LIST || of->is_lazy || (of->view && !is_range)) fails_on(w, "[:]", v);
+  for (int i = 0; i < 3; i++)
+    if (bound[i]->kind != WHOLE && bound[i]->kind != NONE_VALUE)
+      work_fails(w, "the bounds of [:] are whole numbers");
   const long long n = (long long)of->count, step = bound[2]->kind == WHOLE ? bound[2]->whole : 1;
   if (!step) work_fails(w, "a slice's step is 0");
   long long from = step > 0 ? 0 : n - 1, to = step > 0 ? n : -1;
@@ -181,27 +181,53 @@ static struct value *sliced(struct work *w, struct value *v, struct value *const
   }
   struct value *part = list_value(w);
   part->is_tuple = v->is_tuple;
+  part->view = is_range ? of->view : NULL;
   for (long long i = from; step > 0 ? i < to : i > to; i += step) list_add(w, part, of->at[i]);
   if (v->kind != TEXT) return part;
   struct out o = {0};
   out_add(w, &o, "", 0);
   for (size_t i = 0; i < part->count; i++) out_add(w, &o, part->at[i]->text, part->at[i]->count);
-  return text_value(w, o.at, o.count);
+  struct value *text = text_value(w, o.at, o.count);
+  text->is_safe = v->is_safe;
+  return text;
 }
 
 // ---- calls -------------------------------------------------------------------------------------
 
-static struct value **values_of_arguments(struct work *w, struct scope *s, const struct node *call,
-                                          struct value **named)
+static void add_argument(struct work *w, struct value *named, struct value *name, struct value *v)
 {
-  struct value **at = work_alloc(w, (call->n + 1) * sizeof *at);
-  for (size_t i = 0; i < call->n; i++) at[i] = evaluate(w, s, call->list[i]);
+  for (size_t i = 0; i < named->count; i++)
+    if (are_equal(named->key[i], name)) work_fails(w, "an argument is given twice");
+  map_set(w, named, name, v);
+}
+
+static struct value **values_of_arguments(struct work *w, struct scope *s, const struct node *call,
+                                          size_t *n, struct value **named)
+{
+  struct value *all = list_value(w);
   *named = map_value(w);
+  for (size_t i = 0; i < call->n; i++) {
+    const struct node *one = call->list[i];
+    if (one->kind != N_SPREAD) {
+      list_add(w, all, evaluate(w, s, one));
+      continue;
+    }
+    struct value *v = evaluate(w, s, one->a), *list = one->flag ? v : sequence_of(w, v);
+    if (one->flag && !is_dict(v)) work_fails(w, "** wants a map");
+    for (size_t k = 0; k < list->count; k++) {
+      if (one->flag && v->key[k]->kind != TEXT) work_fails(w, "the name of an argument is a text");
+      if (one->flag)
+        add_argument(w, *named, v->key[k], v->at[k]);
+      else
+        list_add(w, all, list->at[k]);
+    }
+  }
   for (size_t i = 0; i < call->nnamed; i++) {
     const char *name = call->named[i]->name;
-    map_set(w, *named, text_value(w, name, strlen(name)), evaluate(w, s, call->named[i]->a));
+    add_argument(w, *named, text_value(w, name, strlen(name)), evaluate(w, s, call->named[i]->a));
   }
-  return at;
+  *n = all->count;
+  return all->at;
 }
 
 static struct value *call_macro(struct work *w, struct value *f, struct value **at, size_t n,
@@ -210,8 +236,35 @@ static struct value *call_macro(struct work *w, struct value *f, struct value **
   const struct node *m = f->macro;
   struct scope *s = new_scope(w, f->scope);
   struct out o = {0};
-  if (n > m->nnamed)
-    work_fails(w, "the macro %s takes %zu arguments, not %zu", m->name, m->nnamed, n);
+  const char *who = m->name ? m->name : "caller";
+  if (n > m->nnamed && !m->uses_varargs)
+    work_fails(w, "the macro %s takes %zu arguments, not %zu", who, m->nnamed, n);
+  struct value *rest = map_value(w), *caller = map_get(named, "caller");
+  for (size_t k = 0; k < named->count; k++) {
+    bool is_known = false;
+    for (size_t i = 0; i < m->nnamed; i++) {
+      const bool is_it = map_get(named, m->named[i]->name) == named->at[k] &&
+                         !strcmp(m->named[i]->name, named->key[k]->text);
+      if (is_it && i < n) work_fails(w, "an argument of the macro %s is given twice", who);
+      is_known |= is_it;
+    }
+    if (named->at[k] == caller && !strcmp(named->key[k]->text, "caller")) {
+      if (!m->uses_caller) work_fails(w, "the macro %s uses no caller", who);
+      is_known = true;
+    }
+    if (is_known) continue;
+    if (!m->uses_kwargs)
+      work_fails(w, "the macro %s takes no argument '%s'", who, named->key[k]->text);
+    map_set(w, rest, named->key[k], named->at[k]);
+  }
+  if (m->uses_caller) set_name(w, s, "caller", caller ? caller : undefined_value(w, "caller"));
+  if (m->uses_kwargs) set_name(w, s, "kwargs", rest);
+  if (m->uses_varargs) {
+    struct value *more = list_value(w);
+    more->is_tuple = true;
+    for (size_t i = m->nnamed; i < n; i++) list_add(w, more, at[i]);
+    set_name(w, s, "varargs", more);
+  }
   for (size_t i = 0; i < m->nnamed; i++) {
     const char *name = m->named[i]->name;
     struct value *v = i < n ? at[i] : map_get(named, name);
@@ -223,22 +276,43 @@ static struct value *call_macro(struct work *w, struct value *f, struct value **
   return text_value(w, o.at, o.count);
 }
 
+// A method's arguments: how many it takes, and which may have names, its value says.
+static void check_arguments(struct work *w, const struct value *f, size_t n,
+                            const struct value *named)
+{
+  if (n + named->count > f->count) work_fails(w, "%s() has too many arguments", f->name);
+  for (size_t i = 0; i < named->count && *f->text != '*'; i++)
+    if (!is_among_words(f->text, named->key[i]->text))
+      work_fails(w, "%s() has no argument that is called %s", f->name, named->key[i]->text);
+  if (!f->self->is_safe) return;
+  work_fails(w, "%s() of a text that is safe is not known here", f->name);
+}
+
 struct value *call_value(struct work *w, struct value *f, struct value **at, size_t n,
                          struct value *named)
 {
   work_step(w);
   if (f->kind == UNDEFINED) work_fails(w, "'%s' is undefined", f->name ? f->name : "it");
+  if (f->is_object && f->macro) {
+    if (n != 1 || named->count) work_fails(w, "a recursive loop takes one list");
+    return loop_again(w, f, at[0]);
+  }
   if (f->kind != FUNCTION) work_fails(w, "what is called is no function");
   if (++w->depth > MOST_CALLS) work_fails(w, "calls are nested too deep");
+  if (f->text) check_arguments(w, f, n, named);
   struct value *v =
       f->macro ? call_macro(w, f, at, n, named) : f->call(w, f->self ? f->self : f, at, n, named);
   w->depth--;
   return v;
 }
 
-static struct value *evaluate_call(struct work *w, struct scope *s, const struct node *n)
+// caller: what a call block gives; or NULL.
+static struct value *evaluate_call(struct work *w, struct scope *s, const struct node *n,
+                                   struct value *caller)
 {
-  struct value *named, **at = values_of_arguments(w, s, n, &named), *f;
+  size_t count;
+  struct value *named, **at = values_of_arguments(w, s, n, &count, &named), *f;
+  if (caller) add_argument(w, named, text_value(w, "caller", 6), caller);
   if (n->a->kind == N_MEMBER) {
     struct value *of = evaluate(w, s, n->a->a);
     if (of->kind == UNDEFINED) work_fails(w, "'%s' is undefined", of->name ? of->name : "it");
@@ -248,7 +322,8 @@ static struct value *evaluate_call(struct work *w, struct scope *s, const struct
   } else {
     f = evaluate(w, s, n->a);
   }
-  return call_value(w, f, at, n->n, named);
+  if (caller && !f->macro) work_fails(w, "'call' wants a macro");
+  return call_value(w, f, at, count, named);
 }
 
 // ---- expressions -------------------------------------------------------------------------------
@@ -269,9 +344,10 @@ static struct value *evaluate_list(struct work *w, struct scope *s, const struct
 static struct value *filtered(struct work *w, struct scope *s, const struct node *n,
                               struct value *v)
 {
-  struct value *named, **at = values_of_arguments(w, s, n, &named);
+  size_t count;
+  struct value *named, **at = values_of_arguments(w, s, n, &count, &named);
   w->line = n->line;
-  return apply_filter(w, n->name, v, at, n->n, named);
+  return apply_filter(w, n->name, v, at, count, named);
 }
 
 // The filters of a block, from the innermost on.
@@ -324,15 +400,17 @@ static struct value *evaluate(struct work *w, struct scope *s, const struct node
       bound[i] = n->list[i] ? evaluate(w, s, n->list[i]) : value_of(w, NONE_VALUE);
     return sliced(w, v, bound);
   case N_CALL:
-    return evaluate_call(w, s, n);
+    return evaluate_call(w, s, n, NULL);
   case N_FILTER:
     return filtered(w, s, n, evaluate(w, s, n->a));
   case N_TEST:
     v = evaluate(w, s, n->a);
     {
-      struct value **at = values_of_arguments(w, s, n, &named);
+      size_t count;
+      struct value **at = values_of_arguments(w, s, n, &count, &named);
       w->line = n->line;
-      return flag_value(w, apply_test(w, n->name, v, at, n->n) != n->flag);
+      if (named->count) work_fails(w, "a test has no named arguments");
+      return flag_value(w, apply_test(w, n->name, v, at, count) != n->flag);
     }
   case N_NOT:
     return flag_value(w, !is_true(evaluate(w, s, n->a)));
@@ -366,11 +444,16 @@ static struct value *evaluate(struct work *w, struct scope *s, const struct node
 
 static void assign(struct work *w, struct scope *s, const struct node *targets, struct value *v)
 {
-  if (targets->n > 1 && (v->kind != LIST || v->count != targets->n))
+  struct value *of_all = targets->n > 1 ? sequence_of(w, v) : v;
+  if (targets->n > 1 && of_all->count != targets->n)
     work_fails(w, "%zu values are wanted here", targets->n);
   for (size_t i = 0; i < targets->n; i++) {
     const struct node *t = targets->list[i];
-    struct value *one = targets->n > 1 ? v->at[i] : v;
+    struct value *one = targets->n > 1 ? of_all->at[i] : v;
+    if (t->kind == N_TUPLE) {
+      assign(w, s, t, one);
+      continue;
+    }
     if (t->kind == N_NAME) {
       set_name(w, s, t->name, one);
       continue;
@@ -389,9 +472,33 @@ static struct value *cycle(struct work *w, struct value *self, struct value **at
   return at[(size_t)map_get(self, "index0")->whole % n];
 }
 
-static struct value *loop_value(struct work *w, const struct value *list, size_t i)
+// Whether the values are others than those of the call before; `self` has those.
+static struct value *changed(struct work *w, struct value *self, struct value **at, size_t n,
+                             struct value *named)
 {
-  struct value *loop = map_value(w), *method = value_of(w, FUNCTION);
+  struct value *now = list_value(w);
+  if (named->count) work_fails(w, "loop.changed() has no named arguments");
+  for (size_t i = 0; i < n; i++) list_add(w, now, at[i]);
+  const bool is_other = !self->count || !are_equal(self->at[0], now);
+  self->count = 0;
+  list_add(w, self, now);
+  return flag_value(w, is_other);
+}
+
+static struct value *method_of_loop(struct work *w, const char *name, call_function *call,
+                                    struct value *self)
+{
+  struct value *method = value_of(w, FUNCTION);
+  method->name = name;
+  method->call = call;
+  method->self = self;
+  return method;
+}
+
+static struct value *loop_value(struct work *w, const struct value *list, size_t i, int depth,
+                                struct value *before)
+{
+  struct value *loop = map_value(w);
   const struct {
     const char *name;
     struct value *v;
@@ -403,21 +510,24 @@ static struct value *loop_value(struct work *w, const struct value *list, size_t
       {"first", flag_value(w, i == 0)},
       {"last", flag_value(w, i + 1 == list->count)},
       {"length", whole_value(w, (long long)list->count)},
-      {"depth", whole_value(w, 1)},
-      {"depth0", whole_value(w, 0)},
+      {"depth", whole_value(w, depth)},
+      {"depth0", whole_value(w, depth - 1)},
       {"previtem", i ? list->at[i - 1] : undefined_value(w, "previtem")},
       {"nextitem", i + 1 < list->count ? list->at[i + 1] : undefined_value(w, "nextitem")}};
   for (size_t k = 0; k < sizeof members / sizeof *members; k++)
     map_set(w, loop, text_value(w, members[k].name, strlen(members[k].name)), members[k].v);
-  method->call = cycle;
-  method->self = loop;
-  map_set(w, loop, text_value(w, "cycle", 5), method);
+  map_set(w, loop, text_value(w, "cycle", 5), method_of_loop(w, "cycle", cycle, loop));
+  map_set(w, loop, text_value(w, "changed", 7), method_of_loop(w, "changed", changed, before));
+  loop->is_object = true;
   return loop;
 }
 
-static enum flow run_for(struct work *w, struct scope *outer, const struct node *n, struct out *o)
+// depth: 1, and more in a recursive loop.
+static enum flow run_for(struct work *w, struct scope *outer, const struct node *n,
+                         struct value *over, int depth, struct out *o)
 {
-  struct value *list = sequence_of(w, evaluate(w, outer, n->a)), *taken = list;
+  const bool was_lazy = over->is_lazy;
+  struct value *list = sequence_of(w, over), *taken = list, *before = list_value(w);
   if (n->list[1]) {
     taken = list_value(w);
     for (size_t i = 0; i < list->count; i++) {
@@ -429,10 +539,52 @@ static enum flow run_for(struct work *w, struct scope *outer, const struct node 
   for (size_t i = 0; i < taken->count; i++) {
     struct scope *s = new_scope(w, outer);
     assign(w, s, n->list[0], taken->at[i]);
-    set_name(w, s, "loop", loop_value(w, taken, i));
-    if (run_body(w, s, n->b, o) == BREAKS) break;
+    struct value *loop = loop_value(w, taken, i, depth, before);
+    if (n->flag) { // it can be called
+      loop->macro = n;
+      loop->scope = outer;
+      loop->whole = depth;
+    }
+    set_name(w, s, "loop", loop);
+    if (run_body(w, s, n->b, o) != BREAKS) continue;
+    if (was_lazy) over->view = "an iterator that a loop left";
+    break;
   }
   return !taken->count && n->c ? run_body(w, new_scope(w, outer), n->c, o) : GOES_ON;
+}
+
+struct value *loop_again(struct work *w, struct value *loop, struct value *list)
+{
+  struct out o = {0};
+  out_add(w, &o, "", 0);
+  if (++w->depth > MOST_CALLS) work_fails(w, "calls are nested too deep");
+  run_for(w, loop->scope, loop->macro, list, (int)loop->whole + 1, &o);
+  w->depth--;
+  return text_value(w, o.at, o.count);
+}
+
+static enum flow run_with(struct work *w, struct scope *s, const struct node *n, struct out *o)
+{
+  struct scope *inner = new_scope(w, s);
+  for (size_t i = 0; i < n->n; i++) assign(w, inner, n->list[i]->a, evaluate(w, s, n->list[i]->b));
+  return run_body(w, inner, n->b, o);
+}
+
+// A block sees what stands outside of all loops, but for a scoped one.
+static void run_block(struct work *w, struct scope *s, const struct node *n, struct out *o)
+{
+  while (!n->flag && s->outer) s = s->outer;
+  if (run_body(w, new_scope(w, s), n->b, o) != GOES_ON)
+    work_fails(w, "break and continue leave no block");
+}
+
+static void run_call_block(struct work *w, struct scope *s, const struct node *n, struct out *o)
+{
+  struct value *caller = value_of(w, FUNCTION);
+  caller->name = "caller";
+  caller->macro = n;
+  caller->scope = s;
+  out_str(w, o, evaluate_call(w, s, n->a, caller));
 }
 
 static void add_span(struct spans *to, size_t begin, size_t end)
@@ -464,7 +616,15 @@ static enum flow run_statement(struct work *w, struct scope *s, const struct nod
     if (!n->c) return GOES_ON;
     return n->c->kind == N_IF ? run_statement(w, s, n->c, o) : run_body(w, s, n->c, o);
   case N_FOR:
-    return run_for(w, s, n, o);
+    return run_for(w, s, n, evaluate(w, s, n->a), 1, o);
+  case N_WITH:
+    return run_with(w, s, n, o);
+  case N_BLOCK:
+    run_block(w, s, n, o);
+    return GOES_ON;
+  case N_CALL_BLOCK:
+    run_call_block(w, s, n, o);
+    return GOES_ON;
   case N_SET:
     assign(w, s, n->a, evaluate(w, s, n->b));
     return GOES_ON;
@@ -486,7 +646,7 @@ static enum flow run_statement(struct work *w, struct scope *s, const struct nod
     v->scope = s;
     set_name(w, s, n->name, v);
     return GOES_ON;
-  case N_CALL_BLOCK: // generation
+  case N_GENERATION:
     begin = o->count;
     flow = run_body(w, s, n->b, o);
     if (w->generation && o == w->whole) add_span(w->generation, begin, o->count);

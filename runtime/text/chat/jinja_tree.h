@@ -40,7 +40,11 @@ typedef struct value *call_function(struct work *w, struct value *self, struct v
 struct value {
   enum value_kind kind;
   bool is_tuple, is_namespace;
-  const char *view; // LIST: of a map's members; what Python calls it
+  bool is_object;   // MAP: a loop, a cycler: it has these members and is no dict
+  bool is_lazy;     // LIST: an iterator; what goes through it takes its elements
+  bool is_group;    // LIST: of groupby: a tuple with the members grouper and list
+  bool is_safe;     // TEXT: of safe or escape: what is joined to it is escaped
+  const char *view; // LIST: of a map's members, or a range; what Python calls it
   const char *name; // UNDEFINED, FUNCTION: what it is called
   bool flag;
   long long whole;
@@ -50,7 +54,7 @@ struct value {
   struct value **at;  // LIST; MAP: the values
   struct value **key; // MAP
   call_function *call;
-  struct value *self; // FUNCTION: what it is a method of
+  struct value *self; // FUNCTION: of a method: its object; count: most arguments; text: their names
   const struct node *macro;
   struct scope *scope; // of a macro
 };
@@ -68,6 +72,7 @@ void map_set(struct work *w, struct value *map, struct value *key, struct value 
 struct value *map_get(const struct value *map, const char *key); // NULL: none
 struct value *value_of_json(struct work *w, const json_t *json);
 bool is_true(const struct value *v);
+bool is_dict(const struct value *v);
 bool are_equal(const struct value *a, const struct value *b);
 // Less than 0, 0, more; an error where the two have no order.
 int compare_values(struct work *w, const struct value *a, const struct value *b);
@@ -81,23 +86,45 @@ struct out {
 };
 void out_add(struct work *w, struct out *o, const char *text, size_t count);
 void out_text(struct work *w, struct out *o, const char *text);
-// As str() of Python; as repr(); as json.dumps() with indent (-1: on one line) and separators.
+struct json_form {
+  int indent; // -1: on one line
+  const char *comma, *colon;
+  bool is_sorted, is_ascii;
+};
+// As str() of Python; as repr(); as json.dumps().
 void out_str(struct work *w, struct out *o, const struct value *v);
 void out_repr(struct work *w, struct out *o, const struct value *v);
-void out_json(struct work *w, struct out *o, const struct value *v, int indent, int level,
-              const char *comma, const char *colon, bool sorted);
+void out_json(struct work *w, struct out *o, const struct value *v, const struct json_form *form,
+              int level);
 struct value *str_of(struct work *w, const struct value *v);
+// The text with & < > ' " as HTML has them.
+struct value *escaped(struct work *w, const struct value *v);
+// Adds a text with as many signs around it as it lacks to `width` characters: before it, behind it,
+// or on both sides: as
+// str.center() has them, or as a format.
+enum place { AT_LEFT, AT_RIGHT, IN_MIDDLE, IN_FORMAT };
+void out_padded(struct work *w, struct out *o, const struct value *text, long long width,
+                const char *sign, enum place place);
+size_t characters_of(const struct value *text);
+// As text % values, and text.format(...).
+struct value *percent_format(struct work *w, const struct value *text, struct value *with);
+struct value *brace_format(struct work *w, const struct value *text, struct value **at, size_t n,
+                           struct value *named);
 
 // ---- filters, tests, methods -------------------------------------------------------------------
 
 struct value *apply_filter(struct work *w, const char *name, struct value *v, struct value **at,
                            size_t n, struct value *named);
 bool apply_test(struct work *w, const char *name, struct value *v, struct value **at, size_t n);
+bool contains(struct work *w, struct value *in, struct value *v);
+bool is_among_words(const char *words, const char *word); // with blanks between them
 // v.name: a method, before a map's key of that name, as in Python; NULL: none.
 struct value *member_of_value(struct work *w, struct value *v, const char *name);
 struct value *item_of(struct work *w, struct value *v, struct value *key);
 struct value *sequence_of(struct work *w, struct value *v); // what `for` goes through
 struct value *global_named(struct work *w, const char *name);
+// Goes through a recursive loop's body again, one deeper.
+struct value *loop_again(struct work *w, struct value *loop, struct value *list);
 struct value *call_value(struct work *w, struct value *f, struct value **at, size_t n,
                          struct value *named);
 
@@ -112,7 +139,10 @@ enum node_kind {
   N_SET_BLOCK,
   N_MACRO,
   N_BODY,
+  N_GENERATION,
   N_CALL_BLOCK,
+  N_WITH,
+  N_BLOCK,
   N_FILTER_BLOCK,
   N_BREAK,
   N_CONTINUE, // statements
@@ -134,7 +164,8 @@ enum node_kind {
   N_BINARY,
   N_COMPARE,
   N_CHOICE,
-  N_PAIR // expressions
+  N_SPREAD, // *list, **map
+  N_PAIR    // expressions
 };
 
 struct node {
@@ -147,7 +178,8 @@ struct node {
   size_t n, room;
   struct node **named; // N_PAIR: named arguments, defaults
   size_t nnamed, named_room;
-  bool flag; // N_TEST: is not
+  bool flag; // N_TEST: is not; N_FOR: recursive; N_BLOCK: scoped; N_SPREAD: a map
+  bool uses_caller, uses_varargs, uses_kwargs; // N_MACRO
 };
 
 struct jinja {

@@ -212,8 +212,13 @@ bool is_true(const struct value *v)
   case FUNCTION:
     return true;
   default:
-    return v->is_namespace || v->count > 0;
+    return v->is_namespace || v->is_object || v->is_lazy || v->count > 0;
   }
+}
+
+bool is_dict(const struct value *v)
+{
+  return v->kind == MAP && !v->is_namespace && !v->is_object;
 }
 
 bool is_number(const struct value *v)
@@ -233,6 +238,10 @@ bool are_equal(const struct value *a, const struct value *b)
     return number_of_value(a) == number_of_value(b);
   }
   if (a->kind != b->kind) return false;
+  if (a == b) return true;
+  if (a->is_lazy || b->is_lazy || is_dict(a) != is_dict(b)) return false;
+  if (a->kind == MAP && !is_dict(a)) return false;
+  if ((a->view || b->view) && (!a->view || !b->view || strcmp(a->view, b->view))) return false;
   switch (a->kind) {
   case TEXT:
     return a->count == b->count && !memcmp(a->text, b->text, a->count);
@@ -346,27 +355,46 @@ void out_repr(struct work *w, struct out *o, const struct value *v)
   work_step(w);
   if (++w->depth > 200) work_fails(w, "it is nested too deep");
   if (v->kind == TEXT) {
+    if (v->is_safe) out_text(w, o, "Markup(");
     const bool has_one = memchr(v->text, '\'', v->count) != NULL,
                has_two = memchr(v->text, '"', v->count) != NULL;
     const char quote = has_one && !has_two ? '"' : '\'';
     out_add(w, o, &quote, 1);
     for (size_t i = 0; i < v->count; i++) {
       const char c = v->text[i];
+      uint32_t letter = (unsigned char)c;
+      const int size = utf8_at(v->text + i, v->count - i, &letter);
       const char *as = c == '\n'   ? "\\n"
                        : c == '\t' ? "\\t"
                        : c == '\r' ? "\\r"
                        : c == '\\' ? "\\\\"
                                    : NULL;
-      char code[8];
+      char code[16];
       if (!as && c == quote) as = quote == '\'' ? "\\'" : "\\\"";
-      if (!as && (unsigned char)c < 0x20) {
-        snprintf(code, sizeof code, "\\x%02x", (unsigned char)c);
+      if (!as && !is_printable(letter)) {
+        snprintf(code, sizeof code,
+                 letter < 0x100     ? "\\x%02x"
+                 : letter < 0x10000 ? "\\u%04x"
+                                    : "\\U%08x",
+                 (unsigned)letter);
         as = code;
       }
-      out_add(w, o, as ? as : &c, as ? strlen(as) : 1);
+      const size_t bytes = size > 0 ? (size_t)size : 1;
+      out_add(w, o, as ? as : v->text + i, as ? strlen(as) : bytes);
+      i += bytes - 1;
     }
     out_add(w, o, &quote, 1);
+    if (v->is_safe) out_text(w, o, ")");
   } else if (v->kind == LIST || v->kind == MAP) {
+    if (v->is_lazy || v->is_object)
+      work_fails(w, "%s is printed", v->is_object ? "a loop's own value" : "an iterator");
+    if (v->view && !strcmp(v->view, "range")) {
+      if (!v->name) work_fails(w, "a part of a range is printed");
+      out_text(w, o, v->name);
+      w->depth--;
+      return;
+    }
+    if (v->is_namespace) out_text(w, o, "<Namespace ");
     if (v->view) out_text(w, o, v->view), out_text(w, o, "(");
     out_text(w, o, v->kind == MAP ? "{" : v->is_tuple ? "(" : "[");
     for (size_t i = 0; i < v->count; i++) {
@@ -380,6 +408,9 @@ void out_repr(struct work *w, struct out *o, const struct value *v)
     if (v->is_tuple && v->count == 1) out_text(w, o, ",");
     out_text(w, o, v->kind == MAP ? "}" : v->is_tuple ? ")" : "]");
     if (v->view) out_text(w, o, ")");
+    if (v->is_namespace) out_text(w, o, ">");
+  } else if (v->kind == UNDEFINED) {
+    out_text(w, o, "Undefined");
   } else {
     out_str(w, o, v);
   }
@@ -427,12 +458,76 @@ static void new_line(struct work *w, struct out *o, int indent, int level)
   for (int i = 0; i < indent * level; i++) out_text(w, o, " ");
 }
 
-static void out_json_text(struct work *w, struct out *o, const char *text, size_t count)
+size_t characters_of(const struct value *text)
+{
+  size_t n = 0;
+  for (size_t i = 0; i < text->count; i++) n += ((unsigned char)text->text[i] & 0xc0) != 0x80;
+  return n;
+}
+
+struct value *escaped(struct work *w, const struct value *v)
+{
+  struct out o = {0};
+  out_add(w, &o, "", 0);
+  for (size_t i = 0; i < v->count; i++) {
+    const char c = v->text[i];
+    const char *as = c == '&'    ? "&amp;"
+                     : c == '<'  ? "&lt;"
+                     : c == '>'  ? "&gt;"
+                     : c == '\'' ? "&#39;"
+                     : c == '"'  ? "&#34;"
+                                 : NULL;
+    out_add(w, &o, as ? as : &c, as ? strlen(as) : 1);
+  }
+  struct value *made = text_value(w, o.at, o.count);
+  made->is_safe = true;
+  return made;
+}
+
+static void out_signs(struct work *w, struct out *o, const char *sign, long long times)
+{
+  for (long long i = 0; i < times; i++) {
+    work_step(w);
+    out_text(w, o, sign);
+  }
+}
+
+void out_padded(struct work *w, struct out *o, const struct value *text, long long width,
+                const char *sign, enum place place)
+{
+  const long long lacks = width - (long long)characters_of(text);
+  // str.center() of Python has the odd sign behind an even text, before an odd one
+  const long long before = lacks <= 0          ? 0
+                           : place == AT_RIGHT ? lacks
+                           : place == AT_LEFT
+                               ? 0
+                               : lacks / 2 + (place == IN_MIDDLE ? lacks & width & 1 : 0);
+  out_signs(w, o, sign, before);
+  out_add(w, o, text->text, text->count);
+  out_signs(w, o, sign, lacks - before);
+}
+
+static void out_json_text(struct work *w, struct out *o, const char *text, size_t count,
+                          bool is_ascii)
 {
   out_text(w, o, "\"");
   for (size_t i = 0; i < count; i++) {
     const char c = text[i];
-    char code[8];
+    char code[16];
+    uint32_t letter = 0;
+    if (is_ascii && (unsigned char)c >= 0x7f) {
+      const int size = c == 0x7f ? 1 : utf8_at(text + i, count - i, &letter);
+      if (c == 0x7f) letter = 0x7f;
+      if (letter < 0x10000)
+        snprintf(code, sizeof code, "\\u%04x", (unsigned)letter);
+      else
+        snprintf(code, sizeof code, "\\u%04x\\u%04x",
+                 (unsigned)(0xd800 + ((letter - 0x10000) >> 10)),
+                 (unsigned)(0xdc00 + ((letter - 0x10000) & 0x3ff)));
+      out_text(w, o, code);
+      i += (size_t)(size > 0 ? size : -size) - 1;
+      continue;
+    }
     const char *as = c == '"'    ? "\\\""
                      : c == '\\' ? "\\\\"
                      : c == '\n' ? "\\n"
@@ -450,14 +545,28 @@ static void out_json_text(struct work *w, struct out *o, const char *text, size_
   out_text(w, o, "\"");
 }
 
-void out_json(struct work *w, struct out *o, const struct value *v, int indent, int level,
-              const char *comma, const char *colon, bool sorted)
+// A key: its text, or that of the number or word that JSON has.
+static void out_json_key(struct work *w, struct out *o, const struct value *key, bool is_ascii)
+{
+  const struct json_form form = {.indent = -1, .comma = ",", .colon = ":"};
+  struct out text = {0};
+  if (key->kind == LIST || key->kind == MAP) work_fails(w, "a key in JSON is a text or a number");
+  if (key->kind == TEXT)
+    out_add(w, &text, key->text, key->count);
+  else
+    out_json(w, &text, key, &form, 0);
+  out_json_text(w, o, text.at, text.count, is_ascii);
+}
+
+void out_json(struct work *w, struct out *o, const struct value *v, const struct json_form *form,
+              int level)
 {
   work_step(w);
   if (level > 200) work_fails(w, "it is nested too deep");
-  if (v->kind == LIST && v->view) work_fails(w, "%s has no form in JSON", v->view);
+  if ((v->kind == LIST && (v->view || v->is_lazy)) || (v->kind == MAP && !is_dict(v)))
+    work_fails(w, "%s has no form in JSON", v->view ? v->view : "an iterator or namespace");
   if (v->kind == TEXT) {
-    out_json_text(w, o, v->text, v->count);
+    out_json_text(w, o, v->text, v->count, form->is_ascii);
   } else if (v->kind == NONE_VALUE) {
     out_text(w, o, "null");
   } else if (v->kind == FLAG) {
@@ -468,7 +577,7 @@ void out_json(struct work *w, struct out *o, const struct value *v, int indent, 
     size_t *order = work_alloc(w, (v->count + 1) * sizeof *order);
     for (size_t i = 0; i < v->count; i++) {
       size_t at = i;
-      for (; sorted && v->kind == MAP && at &&
+      for (; form->is_sorted && v->kind == MAP && at &&
              compare_values(w, v->key[i], v->key[order[at - 1]]) < 0;
            at--)
         order[at] = order[at - 1];
@@ -476,16 +585,15 @@ void out_json(struct work *w, struct out *o, const struct value *v, int indent, 
     }
     out_text(w, o, v->kind == MAP ? "{" : "[");
     for (size_t i = 0; i < v->count; i++) {
-      if (i) out_text(w, o, comma);
-      new_line(w, o, indent, level + 1);
+      if (i) out_text(w, o, form->comma);
+      new_line(w, o, form->indent, level + 1);
       if (v->kind == MAP) {
-        struct value *key = str_of(w, v->key[order[i]]);
-        out_json_text(w, o, key->text, key->count);
-        out_text(w, o, colon);
+        out_json_key(w, o, v->key[order[i]], form->is_ascii);
+        out_text(w, o, form->colon);
       }
-      out_json(w, o, v->at[order[i]], indent, level + 1, comma, colon, sorted);
+      out_json(w, o, v->at[order[i]], form, level + 1);
     }
-    if (v->count) new_line(w, o, indent, level);
+    if (v->count) new_line(w, o, form->indent, level);
     out_text(w, o, v->kind == MAP ? "}" : "]");
   } else if (v->kind == WHOLE) {
     out_whole(w, o, v->whole);

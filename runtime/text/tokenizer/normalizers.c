@@ -376,7 +376,10 @@ static bool replace(const struct step *s, struct bytes *text, bool *begins, stru
     if (first > from || end > first || first == from) {
       add_bytes(&made, text->at + from, first - from);
       add_bytes(&made, s->text.at, s->text.count);
-      *begins &= first > 0 || end == 0 || s->text.count > 0;
+      // The library places a replacement where its last original character was.
+      uint32_t code;
+      const int size = end > 0 ? utf8_at(text->at, text->count, &code) : 0;
+      *begins &= first > 0 || end == 0 || (s->text.count > 0 && end == (size_t)abs(size));
       from = end;
     }
     at = next_place(text, end, first);

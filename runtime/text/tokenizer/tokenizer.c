@@ -315,7 +315,8 @@ static bool encode_around(const struct tokenizer *t, const char *from, size_t co
       at += a ? a->count : 1;
       continue;
     }
-    size_t end = at, next = at + a->count;
+    // The blanks that the token before has taken may have tokens, too, but for one that takes them.
+    size_t end = a->left && at < begin ? begin : at, next = at + a->count;
     while (a->left && end > begin && is_space(code_before(&text, end))) {
       do end--;
       while (end > begin && ((unsigned char)from[end] & 0xc0) == 0x80);
@@ -324,9 +325,11 @@ static bool encode_around(const struct tokenizer *t, const char *from, size_t co
       n = utf8_at(from + next, count - next, &code);
       if (n < 0 || !is_space(code)) break;
     }
-    if (!rest(t, from + begin, end - begin, starts && begin == 0, ids, why)) return false;
-    add_id(ids, a->id);
-    begin = at = next;
+    if (begin < end && !rest(t, from + begin, end - begin, starts && begin == 0, ids, why))
+      return false;
+    if (end < next) add_id(ids, a->id);
+    at += a->count;
+    begin = next;
   }
   return rest(t, from + begin, count - begin, starts && begin == 0, ids, why);
 }

@@ -158,6 +158,40 @@ bool is_control(uint32_t code)
   return code == 0 || is_among(control_ranges, control_count, code);
 }
 
+bool is_printable(uint32_t code)
+{
+  switch (utf8proc_category((utf8proc_int32_t)code)) {
+  case UTF8PROC_CATEGORY_CN:
+  case UTF8PROC_CATEGORY_CC:
+  case UTF8PROC_CATEGORY_CF:
+  case UTF8PROC_CATEGORY_CS:
+  case UTF8PROC_CATEGORY_CO:
+  case UTF8PROC_CATEGORY_ZL:
+  case UTF8PROC_CATEGORY_ZP:
+    return false;
+  case UTF8PROC_CATEGORY_ZS:
+    return code == ' ';
+  default:
+    return true;
+  }
+}
+
+bool is_alphabetic(uint32_t code)
+{
+  const utf8proc_category_t kind = utf8proc_category((utf8proc_int32_t)code);
+  return kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO;
+}
+
+bool is_cased(uint32_t code)
+{
+  const utf8proc_category_t kind = utf8proc_category((utf8proc_int32_t)code);
+  const bool is_other = code == 0xaa || code == 0xba || code == 0x345 || code == 0x37a ||
+                        (code >= 0x2b0 && code <= 0x2b8) || (code >= 0x2160 && code <= 0x217f) ||
+                        (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1d2c && code <= 0x1d6a);
+  return kind == UTF8PROC_CATEGORY_LU || kind == UTF8PROC_CATEGORY_LL ||
+         kind == UTF8PROC_CATEGORY_LT || is_other;
+}
+
 static uint32_t small_of(uint32_t code)
 {
   for (int i = 0; i < lower_count && code >= lower_steps[i].first; i++)

@@ -38,6 +38,12 @@ bool is_nonspacing(uint32_t code);
 bool is_punctuation(uint32_t code);
 bool is_control(uint32_t code);
 
+// As str of Python asks: what repr() prints as it is; what has a case; what
+// isalpha() is true of.
+bool is_printable(uint32_t code);
+bool is_cased(uint32_t code);
+bool is_alphabetic(uint32_t code);
+
 enum normal_form { NFC, NFD, NFKC, NFKD };
 
 // Adds the text, which is UTF-8, in a normal form. False, and why.

@@ -3,6 +3,7 @@
 #include "text/tokenizer/unigram.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "text/tokenizer/unicode.h"
@@ -16,6 +17,25 @@ struct unigram {
   int byte[256];
 };
 
+// The number as the library reads it from a file: its digits as a whole number, divided by a power
+// of ten. This may be another float than the nearest one, and decides between equal sums.
+static double as_library_reads(double x)
+{
+  char text[40] = "";
+  int precision = 0;
+  do snprintf(text, sizeof text, "%.*e", precision, x);
+  while (strtod(text, NULL) != x && ++precision < 17);
+  const char *e = strchr(text, 'e');
+  if (!e || !isfinite(x)) return x;
+  uint64_t whole = 0;
+  for (const char *at = text; at < e; at++)
+    if (*at >= '0' && *at <= '9') whole = 10 * whole + (uint64_t)(*at - '0');
+  const int power = atoi(e + 1) - precision;
+  const double scale = pow(10, abs(power)),
+               size = power < 0 ? (double)whole / scale : (double)whole * scale;
+  return x < 0 ? -size : size;
+}
+
 // An entry of the vocabulary: ["token", score].
 static bool read_entry(struct unigram *u, struct vocabulary *tokens, const json_t *entry, size_t id,
                        const char *path, struct failure *why)
@@ -23,7 +43,7 @@ static bool read_entry(struct unigram *u, struct vocabulary *tokens, const json_
   const json_t *text = json_array_get(entry, 0), *score = json_array_get(entry, 1);
   if (!json_is_string(text) || !json_is_number(score) || json_array_size(entry) != 2)
     return failed(why, "%s: entry %zu of model.vocab is not a token and its score", path, id);
-  u->score[id] = json_number_value(score);
+  u->score[id] = as_library_reads(json_number_value(score));
   if (u->score[id] < u->least) u->least = u->score[id];
   return vocabulary_add(tokens, json_string_value(text), json_string_length(text), (int64_t)id,
                         path, why);

@@ -514,6 +514,9 @@ def blocks():
         attention=nn.MultiheadAttention(8, 2), unlike=nn.MultiheadAttention(8, 2, bias=False, kdim=6, vdim=10),
         first=nn.MultiheadAttention(8, 4, batch_first=True), layer=nn.TransformerEncoderLayer(8, 2, 12, 0.0),
         before=nn.TransformerEncoderLayer(8, 2, 12, 0.0, "gelu", norm_first=True, batch_first=True),
+        transformer=nn.Transformer(8, 2, 2, 2, 12, 0.0),
+        encoder=nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12, 0.0, norm_first=True), 2, enable_nested_tensor=False),
+        decoder=nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 12, 0.0, "gelu", norm_first=True), 1),
         conv=nn.Conv3d(4, 6, (2, 3, 1), padding=(1, 0, 0)), dict=tied, list=nn.ParameterList([torch.randn(8), torch.randn(8)]),
         kept=nn.BatchNorm1d(8).eval(), padded=nn.Embedding(8, 5, padding_idx=3), weighted=nn.CrossEntropyLoss(torch.rand(8) + 0.5, label_smoothing=0.1)))
     parts["kept"].running_mean.normal_()
@@ -525,11 +528,13 @@ def blocks():
     unseen[:, 1] = False
     forbidden = truths(5, 5)
     forbidden.fill_diagonal_(False)
+    absent = truths(3, 5)
+    absent[:, 2] = False
     given = dict(x=torch.randn(5, 3, 8), y=torch.randn(4, 3, 8), key=torch.randn(4, 3, 6), value=torch.randn(4, 3, 10),
                  row=torch.randn(7, 8), target=torch.randn(7, 8), volume=torch.randn(2, 4, 3, 5, 4))
-    fixed = dict(unseen=unseen, forbidden=forbidden, bias=torch.randn(6, 5, 4), label=whole(0, 8, 7))
+    fixed = dict(unseen=unseen, forbidden=forbidden, absent=absent, bias=torch.randn(6, 5, 4), label=whole(0, 8, 7))
 
-    def f(m, x, y, key, value, row, target, volume, unseen, forbidden, bias, label):
+    def f(m, x, y, key, value, row, target, volume, unseen, forbidden, absent, bias, label):
         x1, alone, causal = x.transpose(0, 1), x[:, 0], torch.full((5, 5), -torch.inf, dtype=x.dtype).triu(1)
         both = dict(key_padding_mask=torch.zeros(3, 4, dtype=x.dtype).masked_fill(unseen, -torch.inf), attn_mask=bias)
         a, linear = m["attention"], m["dict"]
@@ -538,6 +543,8 @@ def blocks():
             attention_added=a(x, y, y, attn_mask=bias)[0], attention_both=a(x, y, y, average_attn_weights=False, **both)[1],
             attention_unlike=m["unlike"](x, key, value)[0], attention_first=m["first"](x1, x1, x1, attn_mask=causal)[0],
             attention_alone=a(alone, alone, alone)[0], layer=m["layer"](x), layer_masked=m["layer"](x, forbidden),
+            transformer=m["transformer"](x, y, forbidden, memory_key_padding_mask=absent), encoder=m["encoder"](x, src_key_padding_mask=absent),
+            decoder=m["decoder"](y, x, torch.full((4, 4), -torch.inf, dtype=x.dtype).triu(1), None, None, absent, True),
             before=m["before"](x1, causal), conv=m["conv"](volume).tanh(),
             dict=linear["b"](linear["a"](row).tanh()) * linear["a"].shift, list=row * m["list"][0] + m["list"][1], kept=m["kept"](row),
             padded=m["padded"](label.long()).exp(),

@@ -195,6 +195,14 @@ def prefixed_bytes():
     t.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.WordPiece(prefix="##", cleanup=True)])
     return t
 
+def replaced_first(): # the text begins with what a normalizer has put there: no mark before it
+    return bpe(pre_tokenizers.Metaspace(prepend_scheme="first"), normalizers.Replace("in", "IN"), unk="<unk>")
+def blanks_of_two(): # an added token takes blanks that have a token of their own
+    t = of_bytes()
+    t.add_tokens([AddedToken("<a>", rstrip=True, normalized=False), AddedToken("  ", normalized=False), AddedToken("\n", lstrip=True, rstrip=True, normalized=False)])
+    return t
+for make in (replaced_first, blanks_of_two): CASES[make.__name__] = make
+
 for name, make in CASES.items():
     path = os.path.join(sys.argv[1], name + ".json")
     make().save(path, pretty=False)

@@ -174,6 +174,48 @@ def everyday():
 
 
 @model(forms=("",))
+def whole():
+    """Whole numbers above 2^24, and what is left of them by a remainder."""
+    def parts(x, w, order, chosen):
+        big = (order.view(4, 1) + 1) * (torch.arange(9) * 123456789 % 987654321) + 2 ** 24 + order.view(4, 1)
+        for y in (big, (big % 1000003 + 2 ** 24).int()):
+            made = [y.clamp(2 ** 24 + 1, 2 ** 29 + 1), y.clamp_max(2 ** 24 + 5), y.cumsum(1), y.cumsum(0), (y % 11).cumprod(1), y.median(1)[0]]
+            made += [y.median(), y.kthvalue(3, 1)[0], *y.sort(dim=1, stable=True), y.sort(dim=0, descending=True)[0], y.argsort(1), y.topk(3, 1)[0]]
+            made += [*y.max(1), y.min(0)[0], y.argmax(1), y.argmin(), *y.cummax(1), y.cummin(1)[0], y.sum(1), F.pad(y, (1, 1), value=2 ** 24 + 1)]
+            made += [y.scatter(0, order.view(4, 1), y[:, :1] + 1), y.scatter_add(0, order.view(4, 1).expand(4, 9), y), y.index_add(0, order[:2], y[:2])]
+            made += [y.index_put((order[:2],), y[2:] + 1), y.index_put((order[:1].expand(2),), y[2:], accumulate=True), (y > 2 ** 25).cumsum(1)]
+            for z in made:
+                yield (z % 1009) * 0.01 + w[0, 0]
+    return Family((4, 5), lambda *a: list(parts(*a))), (torch.randn(4, 5),)
+
+
+@model(forms=("", ".core"))
+def drawn():
+    """Random numbers: what is true of their distributions, whatever they are."""
+    def parts(x, w, order, chosen):
+        def near(y, mean, std):
+            return ((y.float().mean() - mean).abs() < 0.1) * ((y.float().std() - std).abs() < 0.1) * w
+        ones = torch.ones(40, 50)
+        yield near(torch.rand(40, 50), 0.5, 12 ** -0.5)
+        yield near(torch.rand_like(ones), 0.5, 12 ** -0.5)
+        yield near(torch.randn(40, 50), 0, 1)
+        yield near(torch.randn_like(ones), 0, 1)
+        yield near(torch.randint(2, 5, (40, 50)), 3, (2 / 3) ** 0.5)
+        yield near(torch.randint_like(ones, 3), 1, (2 / 3) ** 0.5)
+        yield near(torch.bernoulli(ones * 0.3), 0.3, 0.21 ** 0.5)
+        yield near(torch.empty_like(ones).bernoulli_(0.8), 0.8, 0.16 ** 0.5)
+        yield near(torch.empty_like(ones).uniform_(1, 2), 1.5, 12 ** -0.5)
+        yield near(torch.empty_like(ones).normal_(0.5, 0.4), 0.5, 0.4)
+        yield near(torch.empty_like(ones).exponential_(2.0), 0.5, 0.5)
+        yield near(torch.empty_like(ones).log_normal_(0.0, 0.5).log(), 0, 0.5)
+        yield near(torch.normal(ones, 0.5 * ones), 1, 0.5)
+        yield torch.randperm(40).sort()[0] * w[0, 0]
+        yield torch.multinomial(torch.tensor([[1.0, 0.0, 2.0]]).expand(40, 3), 2).sum(1) * w[0, 0]
+        yield (torch.rand(40) != torch.rand(40)).all() * w
+    return Family((4, 5), lambda *a: list(parts(*a))), (torch.randn(4, 5),)
+
+
+@model(forms=("",))
 def ordered():
     """By the order of numbers, and by indices: medians, searches, extremes up to each element, reductions, ragged bags."""
     def parts(x, w, order, chosen):

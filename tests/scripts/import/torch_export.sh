@@ -42,7 +42,7 @@ gives() {
 }
 
 # Families of operators: each archive has some dozens, and its output the numbers of all. CASES=all: decomposed, too.
-for family in elementwise reductions shapes indices composed everyday ordered special matrices signals images images_train recurrent storages attention views places; do
+for family in elementwise reductions shapes indices composed everyday ordered whole drawn special matrices signals images images_train recurrent storages attention views places; do
   for form in '' .core; do
     [ -e "$data/$family$form.pt2" ] || continue
     [ -z "$form" ] || all_cases || continue

@@ -592,6 +592,7 @@ nn.Identity = own_class("Identity", {}, function(...) return {} end,
 
 -- With these nn_layers.lua makes its classes.
 base.own_class, base.plain_class, base.filled_parameter = own_class, plain, filled
+function base.own_state(module) return state_of[module] end
 base.checked_flag, base.only_float32, base.check_input = checked_flag, only_float32, check_input
 base.epsilon_of, base.beginning = epsilon, beginning
 

@@ -117,43 +117,162 @@ base.MultiheadAttention = nn.MultiheadAttention
 
 local ACTIVATIONS = {relu = "relu", gelu = "gelu"}
 
+-- What layers of encoders and decoders have: the network behind the attention, and how it is computed.
+local function layer_of(who, again, norms, d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first,
+    norm_first, bias, dtype)
+  base.only_float32(dtype, who)
+  local wide = dim_feedforward == nil and 2048 or base.integer(dim_feedforward, who .. "'s dim_feedforward", 1, LARGEST)
+  local p = dropout == nil and 0.1 or dropout
+  local act = activation == nil and "relu" or activation
+  if type(act) ~= "function" and base.kind(act) ~= "module" and not ACTIVATIONS[act] then
+    fail('%s\'s activation is "relu", "gelu" or a function, not %s', who, base.a(act))
+  end
+  local has_bias, norm = base.checked_flag(bias, who .. "'s bias"), {eps = layer_norm_eps, bias = bias}
+  local function attention() return nn.MultiheadAttention(d_model, nhead, {dropout = p, bias = has_bias, batch_first = batch_first}) end
+  local self = {self_attn = attention(), linear1 = nn.Linear(d_model, wide, has_bias), dropout = nn.Dropout(p),
+    linear2 = nn.Linear(wide, d_model, has_bias), multihead_attn = norms == 3 and attention() or nil}
+  for i = 1, norms do self["norm" .. i], self["dropout" .. i] = nn.LayerNorm(d_model, norm), nn.Dropout(p) end
+  return self, {act = ACTIVATIONS[act] and raw[ACTIVATIONS[act]] or act, again = again,
+    norm_first = norm_first ~= nil and base.checked_flag(norm_first, who .. "'s norm_first")}
+end
+
+-- x, with what each part makes of it added: normed before the part, or behind the sum.
+local function through_parts(self, how, x, parts)
+  for i, part in ipairs(parts) do
+    local norm, dropout = self["norm" .. i], self["dropout" .. i]
+    if how.norm_first then
+      x = raw.add(x, dropout(part(norm(x))))
+    else
+      x = norm(raw.add(x, dropout(part(x))))
+    end
+  end
+  return x
+end
+local function network(self, how)
+  return function(x) return self.linear2(self.dropout(how.act(self.linear1(x)))) end
+end
+
+-- The arguments of a forward by name, where the first one is a table of them.
+local function by_name(who, names, first, ...)
+  if base.kind(first) ~= "table" then return first, ... end
+  local options, list = base.options(first, who .. "'s forward", names), {}
+  for i, name in ipairs(names) do list[i] = options[name] end
+  return table.unpack(list, 1, #names)
+end
+
 --- nn.TransformerEncoderLayer(d_model, nhead, dim_feedforward = 2048, dropout = 0.1, activation = "relu", layer_norm_eps =
 --- 1e-5, batch_first = false, norm_first = false, bias = true, dtype?): attention and a feed-forward network, with norms and
 --- sums: `layer(src, src_mask?, src_key_padding_mask?, is_causal = false)`. `activation` may be a function.
 nn.TransformerEncoderLayer = own_class("TransformerEncoderLayer", {"self_attn", "linear1", "dropout", "linear2", "norm1",
     "norm2", "dropout1", "dropout2"},
   function(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype)
-    local who = "TransformerEncoderLayer"
-    base.only_float32(dtype, who)
-    local wide = dim_feedforward == nil and 2048 or base.integer(dim_feedforward, who .. "'s dim_feedforward", 1, LARGEST)
-    local p = dropout == nil and 0.1 or dropout
-    local act = activation == nil and "relu" or activation
-    if type(act) ~= "function" and base.kind(act) ~= "module" and not ACTIVATIONS[act] then
-      fail('%s\'s activation is "relu", "gelu" or a function, not %s', who, base.a(act))
+    local function again()
+      return nn.TransformerEncoderLayer(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first,
+        bias)
     end
-    local has_bias, norm = base.checked_flag(bias, who .. "'s bias"), {eps = layer_norm_eps, bias = bias}
-    return {
-      self_attn = nn.MultiheadAttention(d_model, nhead, {dropout = p, bias = has_bias, batch_first = batch_first}),
-      linear1 = nn.Linear(d_model, wide, has_bias), dropout = nn.Dropout(p), linear2 = nn.Linear(wide, d_model, has_bias),
-      norm1 = nn.LayerNorm(d_model, norm), norm2 = nn.LayerNorm(d_model, norm),
-      dropout1 = nn.Dropout(p), dropout2 = nn.Dropout(p),
-    }, {act = ACTIVATIONS[act] and raw[ACTIVATIONS[act]] or act,
-      norm_first = norm_first ~= nil and base.checked_flag(norm_first, who .. "'s norm_first")}
+    return layer_of("TransformerEncoderLayer", again, 2, d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps,
+      batch_first, norm_first, bias, dtype)
   end,
   function(self, how, src, src_mask, src_key_padding_mask, is_causal)
-    if base.kind(src_mask) == "table" then
-      local options = base.options(src_mask, "TransformerEncoderLayer's forward", {"src_mask", "src_key_padding_mask", "is_causal"})
-      src_mask, src_key_padding_mask, is_causal = options.src_mask, options.src_key_padding_mask, options.is_causal
+    src_mask, src_key_padding_mask, is_causal = by_name("TransformerEncoderLayer", {"src_mask", "src_key_padding_mask", "is_causal"},
+      src_mask, src_key_padding_mask, is_causal)
+    return through_parts(self, how, src, {
+      function(x) return (self.self_attn(x, x, x, src_key_padding_mask, false, src_mask, nil, is_causal)) end,
+      network(self, how)})
+  end)
+
+--- nn.TransformerDecoderLayer(d_model, nhead, dim_feedforward = 2048, dropout = 0.1, activation = "relu", layer_norm_eps =
+--- 1e-5, batch_first = false, norm_first = false, bias = true, dtype?): likewise, with attention to an encoder's output:
+--- `layer(tgt, memory, tgt_mask?, memory_mask?, tgt_key_padding_mask?, memory_key_padding_mask?, tgt_is_causal = false,
+--- memory_is_causal = false)`.
+nn.TransformerDecoderLayer = own_class("TransformerDecoderLayer", {"self_attn", "multihead_attn", "linear1", "dropout", "linear2",
+    "norm1", "norm2", "norm3", "dropout1", "dropout2", "dropout3"},
+  function(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype)
+    local function again()
+      return nn.TransformerDecoderLayer(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first,
+        bias)
     end
+    return layer_of("TransformerDecoderLayer", again, 3, d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps,
+      batch_first, norm_first, bias, dtype)
+  end,
+  function(self, how, tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal,
+      memory_is_causal)
+    tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal, memory_is_causal = by_name(
+      "TransformerDecoderLayer", {"tgt_mask", "memory_mask", "tgt_key_padding_mask", "memory_key_padding_mask", "tgt_is_causal",
+      "memory_is_causal"}, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal, memory_is_causal)
+    return through_parts(self, how, tgt, {
+      function(x) return (self.self_attn(x, x, x, tgt_key_padding_mask, false, tgt_mask, nil, tgt_is_causal)) end,
+      function(x)
+        return (self.multihead_attn(x, memory, memory, memory_key_padding_mask, false, memory_mask, nil, memory_is_causal))
+      end,
+      network(self, how)})
+  end)
+
+-- Layers like the one that is given, and the norm behind them. PyTorch copies the layer with its values; here each of them
+-- begins with its own, as if it were made anew.
+local function stack_of(who, layer, num_layers, norm)
+  local state = base.kind(layer) == "module" and base.own_state(layer)
+  if not state or not state.again then fail("%s copies a layer of nn, not %s", who, base.a(layer)) end
+  local n, layers = base.integer(num_layers, who .. "'s num_layers", 1, 10000), {}
+  for i = 1, n do layers[i] = state.again() end
+  if norm ~= nil then base.expect(norm, "module", who .. "'s norm") end
+  return {layers = base.ModuleList(layers), norm = norm}, {}
+end
+
+--- nn.TransformerEncoder(encoder_layer, num_layers, norm?, enable_nested_tensor?, mask_check?): layers like the given one, each
+--- with initial values of its own, and a norm: `encoder(src, mask?, src_key_padding_mask?, is_causal?)`. The last two change
+--- nothing.
+nn.TransformerEncoder = own_class("TransformerEncoder", {"layers", "norm"},
+  function(encoder_layer, num_layers, norm, enable_nested_tensor, mask_check)
+    return stack_of("TransformerEncoder", encoder_layer, num_layers, norm)
+  end,
+  function(self, _, src, mask, src_key_padding_mask, is_causal)
+    mask, src_key_padding_mask, is_causal = by_name("TransformerEncoder", {"mask", "src_key_padding_mask", "is_causal"}, mask,
+      src_key_padding_mask, is_causal)
     local x = src
-    local function attention(y)
-      return self.dropout1((self.self_attn(y, y, y, src_key_padding_mask, false, src_mask, nil, is_causal)))
+    for _, layer in ipairs(self.layers) do x = layer(x, mask, src_key_padding_mask, is_causal) end
+    return self.norm and self.norm(x) or x
+  end)
+
+--- nn.TransformerDecoder(decoder_layer, num_layers, norm?): likewise: `decoder(tgt, memory, tgt_mask?, memory_mask?,
+--- tgt_key_padding_mask?, memory_key_padding_mask?, tgt_is_causal?, memory_is_causal = false)`.
+nn.TransformerDecoder = own_class("TransformerDecoder", {"layers", "norm"},
+  function(decoder_layer, num_layers, norm) return stack_of("TransformerDecoder", decoder_layer, num_layers, norm) end,
+  function(self, _, tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal,
+      memory_is_causal)
+    local x = tgt
+    for _, layer in ipairs(self.layers) do
+      x = layer(x, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal, memory_is_causal)
     end
-    local function network(y) return self.dropout2(self.linear2(self.dropout(how.act(self.linear1(y))))) end
-    if how.norm_first then
-      x = raw.add(x, attention(self.norm1(x)))
-      return raw.add(x, network(self.norm2(x)))
+    return self.norm and self.norm(x) or x
+  end)
+
+--- nn.Transformer(d_model = 512, nhead = 8, num_encoder_layers = 6, num_decoder_layers = 6, dim_feedforward = 2048, dropout =
+--- 0.1, activation = "relu", custom_encoder?, custom_decoder?, layer_norm_eps = 1e-5, batch_first = false, norm_first = false,
+--- bias = true, dtype?): an encoder and a decoder: `transformer(src, tgt, src_mask?, tgt_mask?, memory_mask?,
+--- src_key_padding_mask?, tgt_key_padding_mask?, memory_key_padding_mask?, src_is_causal?, tgt_is_causal?, memory_is_causal =
+--- false)`.
+nn.Transformer = own_class("Transformer", {"encoder", "decoder"},
+  function(d_model, nhead, num_encoder_layers, num_decoder_layers, dim_feedforward, dropout, activation, custom_encoder,
+      custom_decoder, layer_norm_eps, batch_first, norm_first, bias, device, dtype)
+    base.only_float32(dtype, "Transformer")
+    local size, heads = d_model == nil and 512 or d_model, nhead == nil and 8 or nhead
+    local function part(custom, stack, layer, count)
+      if custom ~= nil then return custom end
+      return nn[stack](nn[layer](size, heads, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias),
+        count == nil and 6 or count, nn.LayerNorm(size, {eps = layer_norm_eps, bias = bias}))
     end
-    x = self.norm1(raw.add(x, attention(x)))
-    return self.norm2(raw.add(x, network(x)))
+    return {encoder = part(custom_encoder, "TransformerEncoder", "TransformerEncoderLayer", num_encoder_layers),
+      decoder = part(custom_decoder, "TransformerDecoder", "TransformerDecoderLayer", num_decoder_layers)}, {}
+  end,
+  function(self, _, src, tgt, src_mask, tgt_mask, memory_mask, src_key_padding_mask, tgt_key_padding_mask,
+      memory_key_padding_mask, src_is_causal, tgt_is_causal, memory_is_causal)
+    src_mask, tgt_mask, memory_mask, src_key_padding_mask, tgt_key_padding_mask, memory_key_padding_mask, src_is_causal,
+      tgt_is_causal, memory_is_causal = by_name("Transformer", {"src_mask", "tgt_mask", "memory_mask", "src_key_padding_mask",
+      "tgt_key_padding_mask", "memory_key_padding_mask", "src_is_causal", "tgt_is_causal", "memory_is_causal"}, src_mask, tgt_mask,
+      memory_mask, src_key_padding_mask, tgt_key_padding_mask, memory_key_padding_mask, src_is_causal, tgt_is_causal,
+      memory_is_causal)
+    local memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
+    return self.decoder(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal,
+      memory_is_causal)
   end)
