@@ -282,6 +282,7 @@ static bool read_option(struct options *o, int option)
   case 'N':
     o->on_nan = strcmp(optarg, "stop") == 0       ? NAN_STOP
                 : strcmp(optarg, "rollback") == 0 ? NAN_ROLLBACK
+                : strcmp(optarg, "skip") == 0     ? NAN_SKIP
                                                   : NAN_UNKNOWN;
     return true;
   case 'T':
@@ -337,9 +338,13 @@ static const char *contradiction(struct options *o)
   if (o->resume) o->save = o->resume;
   if (o->epochs && (o->sets_steps || !o->data[0]))
     return "--epochs N is instead of --steps, and wants --data FILE";
-  if (o->on_nan == NAN_UNKNOWN) return "--on-nan is stop or rollback";
+  if (o->on_nan == NAN_UNKNOWN) return "--on-nan is stop, rollback or skip";
   if (o->on_nan != NAN_GOES_ON && program->loss < 0) return "--on-nan: this program has no loss";
   if (o->on_nan == NAN_ROLLBACK && !o->save) return "--on-nan rollback wants --save DIR";
+  if (o->on_nan == NAN_SKIP && program->grad_norm < 0)
+    return "--on-nan skip wants the norm of the gradients, by which it knows such a step: clip in "
+           "the "
+           "plan";
   if (o->overwrite && !o->save) return "--overwrite wants --save DIR";
   if (o->max_time > 0 && (!o->save || program->loss < 0))
     return "--max-time wants --save DIR or --resume DIR of a training";

@@ -8,7 +8,7 @@
 
 enum { MOST_DATA = 256, MOST_STOPS = 16, MOST_PATTERNS = 16 };
 
-enum on_nan { NAN_GOES_ON, NAN_STOP, NAN_ROLLBACK, NAN_UNKNOWN };
+enum on_nan { NAN_GOES_ON, NAN_STOP, NAN_ROLLBACK, NAN_SKIP, NAN_UNKNOWN };
 
 struct options {
   int steps, log_every;

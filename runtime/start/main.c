@@ -164,6 +164,8 @@ static bool run_steps(const struct options *o, int first, int *last, bool *early
   if (first > o->steps && validation_is_due(o, o->steps, true)) validate(o, o->steps, &none);
   for (int t = first; t <= o->steps; t++) {
     struct step_work work = work_after(o, t);
+    struct failure why;
+    if (o->on_nan == NAN_SKIP && !all_ranks_ok(step_note(o, &why), &why)) return false;
     watch_step(t);
     target_step(t);
     const bool asks = t < o->steps && pace_is_due(t);
