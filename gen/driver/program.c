@@ -186,6 +186,7 @@ static void put_adapter(struct buffer *b)
   put_field(b, "adapter_scale",
             plan_options->adapter ? double_text(plan_options->adapter_scale) : "0");
   put_lines(b, "transposed", lines.text);
+  put_field(b, "exports", plan_options->exports ? string_text(plan_options->exports) : "NULL");
 }
 
 /* The rows of a validation's metrics, from lines "NAME BY_MEAN". */

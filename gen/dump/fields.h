@@ -152,7 +152,7 @@
   FIELD(TEXT,      validation_data, "validation_data") \
   FIELD(TEXT,      validated,     "validated") FIELD(FLAG, says_validated, "says_validated") \
   FIELD(TEXT,      adapter,       "adapter") \
-  FIELD(REAL,      adapter_scale, "adapter_scale") \
+  FIELD(REAL,      adapter_scale, "adapter_scale") FIELD(TEXT, exports, "exports") \
   FIELD(TEXT,      transposed,        "transposed") \
   FIELD(TEXT,      weights,       "weights") \
   FIELD(TEXT,      exported,      "exported") \

@@ -135,6 +135,7 @@ struct plan_options {
   const char *adapter;         /* PEFT's adapter_config.json of the plan's adapters, or NULL */
   double adapter_scale;        /* the weight that is adapted is W + scale B A */
   const char *transposed;      /* weights, a line each, to which B A is added the other way round */
+  const char *exports;         /* patterns of what an export has, parted by "|", or NULL: all */
   const char *notes;           /* to the user, a line each, or NULL */
   const char *weights;         /* a file of initial values, or NULL */
   const char *exported;        /* the CRC-32 of the program in that archive, or NULL */

@@ -2,6 +2,7 @@
    loss or its outputs, and its training. */
 #include "lua/lua.h"
 
+#include <fnmatch.h>
 #include <lauxlib.h>
 #include <lua.h>
 #include <string.h>
@@ -308,6 +309,21 @@ static int set_adapter(lua_State *L)
   return 0;
 }
 
+/* set_exports(patterns of fnmatch, parted by "|"): what an export has. Returns whether a parameter
+   fits. */
+static int set_exports(lua_State *L)
+{
+  const char *patterns = plan_options->exports = copy_text(luaL_checkstring(L, 1));
+  bool fits = false;
+  for (const char *at = patterns; *at && !fits; at += strcspn(at, "|"), at += *at != 0) {
+    const char *one = text("%.*s", (int)strcspn(at, "|"), at);
+    for (int i = 0; i < graph->nvalue && !fits; i++)
+      fits = graph->value[i].role == PARAMETER && !fnmatch(one, graph->value[i].name, 0);
+  }
+  lua_pushboolean(L, fits);
+  return 1;
+}
+
 /* set_buckets(which: enum bucketing, caps in bytes: a list of numbers) */
 static int set_buckets(lua_State *L)
 {
@@ -362,6 +378,7 @@ void set_training_bindings(lua_State *L)
                                        {"set_validation", set_validation},
                                        {"set_validated", set_validated},
                                        {"set_adapter", set_adapter},
+                                       {"set_exports", set_exports},
                                        {"set_generation", set_generation},
                                        {"begin_decode", begin_decode},
                                        {"set_library", set_library},

@@ -176,6 +176,7 @@ const struct program step_program = {
     .adapter = NULL,
     .adapter_scale = 0,
     .transposed = NULL,
+    .exports = NULL,
     .generation = NULL,
     .flops = 57600,
     .arithmetic = FLOAT32,

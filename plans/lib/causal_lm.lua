@@ -350,25 +350,50 @@ function M.open(c, p, length, options)
   return model, names_of(c)
 end
 
--- The model of c to train with these settings, laid out over the mesh: of lib/parallel.lua, the model, what files call its
--- parameters. documents: whether there are some: not nil and not false.
-function M.build(c, args, documents)
+-- Checks that c can be trained with these settings. documents: whether there are some: not nil and not false.
+local function check(c, documents)
   families.complete(c)
-  local p = parallel.open(args)
-  if p.ep > 1 then error("ep is for plans/moe.lua") end
   if c.router_loss then error("output_router_logits adds the router's loss; plans/moe.lua has it, by -D aux_loss=") end
-  local f, scaling = c.files, c.rotary and c.rotary.scaling and c.rotary.scaling.rope_type
+  local scaling = c.rotary and c.rotary.scaling and c.rotary.scaling.rope_type
   c.documents = documents
   if c.documents and c.latent then error("documents are not there with the latent attention of DeepSeek") end
   if c.documents and (scaling == "longrope" or scaling == "dynamic") then
     error("rope_type '" .. scaling .. "' depends on the length of each sequence: it is not there with documents")
   end
-  local model, names = M.open(c, p, args.seq, {async_tp = args.async_tp})
-  training.adapt(args, model)
+end
+
+local function shard(c, p, model)
+  local f = c.files
   p.context(model)
   local first = f.positions and {model[f.embed], model[f.positions]} or model[f.embed]
   p.shard(model, first, model[f.layers], {model[f.norm], model[head_of(c)]})
+end
+
+-- The model of c to train with these settings, laid out over the mesh: of lib/parallel.lua, the model, what files call its
+-- parameters. documents: see check.
+function M.build(c, args, documents)
+  check(c, documents)
+  local p = parallel.open(args)
+  if p.ep > 1 then error("ep is for plans/moe.lua") end
+  local model, names = M.open(c, p, args.seq, {async_tp = args.async_tp})
+  training.adapt(args, model)
+  shard(c, p, model)
   return p, model, names
+end
+
+-- A further model, beside that of build, which is not trained, and what files call its parameters, its head's among them.
+function M.add(c, args, p, documents)
+  check(c, documents)
+  local model, names = M.open(c, p, args.seq, {async_tp = args.async_tp})
+  shard(c, p, model)
+  return freeze(model:eval()), names
+end
+
+-- What files call all parameters of c: with those that names_of leaves out, whose name is their own.
+function M.all_names(c, names)
+  local head = head_of(c) .. ".weight"
+  if not c.tied then names[head] = names[head] or head end
+  return names
 end
 
 -- Trains c with these settings.

@@ -83,4 +83,20 @@ function M.prefixed(prefix, names)
   return all
 end
 
+-- These names behind a prefix.
+function M.behind(prefix, names)
+  local all = {}
+  for own, name in pairs(names) do all[own] = prefix .. name end
+  return all
+end
+
+-- The names of several models that are parts of one: by the part's name, the names of its parameters.
+function M.of_models(parts)
+  local all = {}
+  for part, names in pairs(parts) do
+    for own, name in pairs(names) do all[part .. "." .. own] = name end
+  end
+  return all
+end
+
 return M

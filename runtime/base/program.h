@@ -202,6 +202,7 @@ struct program {
   const char *adapter;    // PEFT's adapter_config.json of the plan's adapters; NULL: it has none
   double adapter_scale;   // an adapted weight is W + scale B A
   const char *transposed; // the names, a line each, of those that are W + scale (B A)^T; or NULL
+  const char *exports;    // patterns of fnmatch, parted by "|", of what an export has; or NULL: all
   const struct generation *generation; // NULL: it generates no text, and has a step
   double flops; // of the products of a step, forward and backward, on all ranks together
   enum arithmetic arithmetic;     // of most products

@@ -2,6 +2,7 @@
 #include "checkpoint/save_layout.h"
 
 #include <ctype.h>
+#include <fnmatch.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -69,12 +70,30 @@ bool save_widens(const struct save *s, const struct member *m)
   return s->what.kind == EXPORT && t->role == PARAMETER && elements_type(t) != t->type;
 }
 
+// Whether the plan's patterns name it.
+static bool is_exported(const struct member *m)
+{
+  bool fits = !program->exports;
+  for (const char *at = program->exports; at && *at && !fits;) {
+    char one[1024];
+    const size_t length = strcspn(at, "|");
+    if (length < sizeof one) {
+      memcpy(one, at, length);
+      one[length] = 0;
+      fits = fnmatch(one, m->name, 0) == 0;
+    }
+    at += length + (at[length] != 0);
+  }
+  return fits;
+}
+
 static bool is_saved(const struct save *s, const struct member *m)
 {
   const struct tensor *t = &program->tensors[m->row];
   if (s->what.kind != CHECKPOINT && t->init.how == NESTED) return false;
   if (s->what.kind == ADAPTER) return t->role == PARAMETER && adapters_have(m->name);
-  if (s->what.kind == EXPORT) return t->role == PARAMETER && !adapters_have(m->name);
+  if (s->what.kind == EXPORT)
+    return t->role == PARAMETER && !adapters_have(m->name) && is_exported(m);
   return program->loss < 0 ? t->role == OUTPUT : t->role == PARAMETER || t->role == STATE;
 }
 

@@ -209,10 +209,47 @@ bool archive_open(struct archive *archive, const char *path, struct failure *why
   return ok;
 }
 
-bool archive_join(struct archive *archive, const char *path, struct failure *why)
+// Storage of names with a prefix.
+struct names {
+  struct names *next;
+  char text[];
+};
+
+// Gives all tensors of the files of `other` names with the prefix, which `archive` keeps.
+static bool put_prefix(struct archive *archive, const struct archive *other, const char *prefix,
+                       struct failure *why)
+{
+  for (size_t i = 0; i < other->nfiles; i++)
+    for (size_t k = 0; k < other->files[i].count; k++) {
+      struct entry *e = &other->files[i].entries[k];
+      const size_t size = strlen(prefix) + strlen(e->name) + 1;
+      struct names *name = malloc(sizeof *name + size);
+      if (!name) return failed(why, "%s: out of memory", other->path);
+      snprintf(name->text, size, "%s%s", prefix, e->name);
+      name->next = archive->names;
+      archive->names = name;
+      e->name = name->text;
+    }
+  return true;
+}
+
+static void free_names(struct archive *archive)
+{
+  for (struct names *n = archive->names, *next; n; n = next) {
+    next = n->next;
+    free(n);
+  }
+}
+
+bool archive_join(struct archive *archive, const char *path, const char *prefix,
+                  struct failure *why)
 {
   struct archive other;
   if (!archive_open(&other, path, why)) return false;
+  if (*prefix && !put_prefix(archive, &other, prefix, why)) {
+    archive_close(&other);
+    return false;
+  }
   struct safetensors *files =
       realloc(archive->files, (archive->nfiles + other.nfiles) * sizeof *files);
   if (!files) {
@@ -249,6 +286,7 @@ void archive_close(struct archive *archive)
   free(archive->files);
   free(archive->all);
   free(archive->path);
+  free_names(archive);
   free(archive->stale);
   *archive = (struct archive){0};
 }

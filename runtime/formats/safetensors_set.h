@@ -30,6 +30,7 @@ struct archive {
   size_t count;
   struct stack *stacks;
   struct packed *packed; // of two tensors each
+  struct names *names;   // that have a prefix
   char *stale;           // a tensor that the index lists and no file has; NULL: none
 };
 
@@ -39,8 +40,9 @@ struct archive {
 // list some that no file has. False, and why, on any error; then nothing is left open.
 bool archive_open(struct archive *archive, const char *path, struct failure *why);
 void archive_close(struct archive *archive);
-// Adds the tensors of another one, which has none of the same names.
-bool archive_join(struct archive *archive, const char *path, struct failure *why);
+// Adds the tensors of another one, whose names get the prefix; it must have none of the same names.
+bool archive_join(struct archive *archive, const char *path, const char *prefix,
+                  struct failure *why);
 
 // The tensor of that name, or NULL.
 const struct kept *archive_find(const struct archive *archive, const char *name);

@@ -2,6 +2,7 @@
 // Fills the program's tensors: from safetensors files by slices, else by Philox.
 #include "tensors/tensors.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -337,14 +338,35 @@ static bool check_export(const struct filling *f, const char *path, struct failu
   return true;
 }
 
+enum { PREFIX = 100 };
+
+// PREFIX=PATH: the path, and the prefix that names in the file get, which ends with a point. An
+// argument that is no such text is a path, and the prefix is empty.
+static const char *path_behind_prefix(const char *given, char prefix[PREFIX])
+{
+  const char *equals = strchr(given, '=');
+  const size_t length = equals ? (size_t)(equals - given) : 0;
+  bool is_name = equals && length > 0 && length < PREFIX - 1;
+  for (size_t i = 0; is_name && i < length; i++)
+    is_name = isalnum((unsigned char)given[i]) || given[i] == '_' || given[i] == '.';
+  if (is_name)
+    snprintf(prefix, PREFIX, "%.*s%s", (int)length, given, equals[-1] == '.' ? "" : ".");
+  else
+    prefix[0] = 0;
+  return is_name ? equals + 1 : given;
+}
+
 // Parameters only. The file may also have the optimizer's state, and the inputs if it is also the
 // file of data.
 static bool take_weights(struct filling *f, const char *path, const char *const *more,
                          bool data_too, struct failure *why)
 {
   if (!archive_open(&f->weights, path, why)) return false;
-  for (; more && *more; more++)
-    if (!archive_join(&f->weights, *more, why)) return false;
+  for (; more && *more; more++) {
+    char prefix[PREFIX];
+    const char *of = path_behind_prefix(*more, prefix);
+    if (!archive_join(&f->weights, of, prefix, why)) return false;
+  }
   if (!check_headers(f, NULL, why) || !check_export(f, path, why)) return false;
   size_t noted = 0;
   for (size_t i = 0; i < f->weights.count; i++) {

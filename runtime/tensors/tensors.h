@@ -10,8 +10,8 @@
 
 // The sources of tensors; NULL: no file.
 struct origins {
-  const char *weights;              // parameters, under the program's names or their aliases
-  const char *const *more_weights;  // further files of them, then NULL; or NULL
+  const char *weights;             // parameters, under the program's names or their aliases
+  const char *const *more_weights; // further files of them, PATH or PREFIX=PATH, then NULL; or NULL
   struct surplus_patterns patterns; // of names in these files
   const char *adapter;              // adapters: PEFT's file or its folder
   const char *load;                 // parameters and state, from a checkpoint

@@ -987,22 +987,32 @@ static bool run_from_int8(const struct op *op, const struct array *in, struct ar
   return elements(out->shape) == in[0].shape.size[0] * width;
 }
 
+/* An entry of a table: the nearest one, where a term of a pending sum is no index. */
+static double entry_of(const double *table, double index, int64_t entries)
+{
+  const double last = (double)entries - 1;
+  return table[index >= 0 && index <= last ? (int64_t)index : index > last ? entries - 1 : 0];
+}
+
 /* Of a block its first byte is the number of its size; each further one two numbers. */
 static bool run_from_nf4(const struct op *op, const struct array *in, struct array *out,
                          const struct places *at)
 {
   enum { NUMBERS = 64, BYTES = 33, SHIFT = 1, VALUES = 2, SIZES = 18, GROUPS = 274, GROUP = 256 };
   const int64_t blocks = in[0].shape.size[1], whole = graph->value[op->in[0]].shape.size[1];
+  const int64_t groups = in[1].shape.size[0] - GROUPS;
   const double *nested = in[1].at;
   if (elements(out->shape) != in[0].shape.size[0] * blocks * NUMBERS) return false;
   for (int64_t i = 0, n = elements(out->shape); i < n; i++) {
     const int64_t row = i / NUMBERS / blocks + at->in[0].first[0];
     const int64_t block = i / NUMBERS % blocks + at->in[0].first[1];
     const double *bytes = in[0].at + i / NUMBERS * BYTES;
-    const int64_t group = (op->number[0] + row * whole + block + (int64_t)nested[SHIFT]) / GROUP;
-    const int two = (int)bytes[1 + i % NUMBERS / 2];
-    const double size = nested[SIZES + (int)bytes[0]] * nested[GROUPS + group] + nested[0];
-    out->at[i] = size * nested[VALUES + (i % 2 ? two % 16 : two / 16)];
+    const double two = bytes[1 + i % NUMBERS / 2], upper = floor(two / 16);
+    const double place = (double)(op->number[0] + row * whole + block) + nested[SHIFT];
+    const double size = entry_of(nested + SIZES, bytes[0], 256) *
+                            entry_of(nested + GROUPS, floor(place / GROUP), groups) +
+                        nested[0];
+    out->at[i] = size * entry_of(nested + VALUES, i % 2 ? two - 16 * upper : upper, 16);
   }
   return true;
 }

@@ -52,6 +52,7 @@ for family in elementwise reductions shapes indices composed everyday ordered wh
 done
 more beside "$WORK/projections_core.log" trains projections_core plain projections .core -D loss=mse -D tp=2
 beside "$WORK/decomposed.log" trains decomposed plain decomposed .core -D loss=mse
+beside "$WORK/drawn_tp.log" trains drawn_tp plain drawn "" -D loss=mse -D tp=2
 beside "$WORK/lossy.log" trains lossy plain lossy "" -D loss=output -D dp=2
 beside "$WORK/mixtral.log" trains mixtral plain mixtral "" -D tp=2
 beside "$WORK/projections.log" trains projections plain projections "" -D loss=mse -D tp=2
@@ -211,7 +212,6 @@ refuses changed_einsum "$data/changed_einsum.pt2" 'changes in place what .*einsu
 refuses changed_windows "$data/changed_windows.pt2" 'changes in place a view by .*unfold.* several elements at one place in memory'
 refuses changed_each "$data/changed_each.pt2" 'needs operators that tpgen does not have: .*_foreach_add_'
 refuses decomposed "$data/decomposed.pt2" 'nanquantile.*run_decompositions() has others in their place, .*drops detach()'
-refuses random "$data/random.pt2" 'randn_like.*make random numbers an input'
 refuses kept "$data/kept.pt2" 'linalg_qr.*run_decompositions() does not help'
 refuses renormed "$data/own_changes.pt2" 'scales rows of its parameter words.weight .*max_norm'
 # Mutants: tpgen makes a program of each or refuses it in one line, and so does the runtime that reads it.

@@ -547,6 +547,8 @@ end
 ---   library_name = "model": of the library
 ---   microbatches = 1: a step goes through its batch in so many parts
 ---   metrics: `function(output, batch)`: a table of numbers for the metrics of a step
+---   export: patterns of the parameters that `--export` writes, parted by `|`, in which `*` is any text: `"student.*"`;
+---     by default all
 ---   accumulate_mean = "labels": `"batches"`: a loss is the mean of the batches' means
 ---   parallel: `auto{cluster = "dgx-h100:8"}`: tpgen finds the mesh and what is cut over it; or a table of the same options that
 ---     says all of it, as the plan.lua that it leaves has one
@@ -555,7 +557,8 @@ local OPTIONS = base.option_names("train",
      "checkpoint", "names", "schedule", "clip", "norm_type", "grad_norm", "accumulate",
      "reduce_each_batch", "expect", "matmul_precision",
      "bucketing", "bucket_mb", "prefetch", "shuffle", "drop_last", "validate", "groups",
-     "clip_value", "ema", "emit", "library_name", "microbatches", "metrics", "accumulate_mean", "parallel"})
+     "clip_value", "ema", "emit", "library_name", "microbatches", "metrics", "accumulate_mean", "parallel",
+     "export"})
 
 function plan.train(options)
   base.expect(options, "table", "what train is given")
@@ -587,6 +590,10 @@ function plan.train(options)
   take_validation(options)
   take_validated(options.validate and options.validate.metrics, measured, how_trained.accumulate)
   take_library(options, "train")
+  local exports = optional(options, "train", "export", "string")
+  if exports and (#exports > 1000 or not core.set_exports(exports)) then
+    fail("train's export: no parameter has a name that fits '%.80s'", exports)
+  end
   core.end_()
 end
 
