@@ -45,7 +45,8 @@ bool forward_all_open(const struct options *o, struct failure *why)
   }
   is_due = is_due || batches_all_samples(FORWARD) != batches_samples(FORWARD);
   if (!is_due) batches_close_one(FORWARD); // one batch: its file may have more, and has one reader
-  return !is_due || outputs_have_rows(files[0], why);
+  const bool is_one = batches_all_samples(FORWARD) == batches_samples(FORWARD);
+  return !is_due || is_one || outputs_have_rows(files[0], why);
 }
 
 // Collective.

@@ -151,6 +151,8 @@ static const char *path_of(const struct kept *kept)
   return kept ? kept->file->path : "no file gives it";
 }
 
+enum { UNLEARNED = -100 }; // what losses leave out
+
 static bool hold_declared(const struct kept *kept, const struct member *m,
                           const struct slice *slice, size_t from, size_t count,
                           const void *elements, struct failure *why)
@@ -164,9 +166,13 @@ static bool hold_declared(const struct kept *kept, const struct member *m,
     if (x >= low && x < end) continue;
     char place[300];
     long at[MAX_DIMS];
-    return failed(why, "%s: %s is %" PRId64 ", but %s of %s declares %" PRId64 " to %" PRId64,
+    return failed(why, "%s: %s is %" PRId64 ", but %s of %s declares %" PRId64 " to %" PRId64 "%s",
                   path_of(kept), place_text(m, slice, from + i, at, place), x,
-                  tokens ? "tokens" : "randint", program->plan, low, end - 1);
+                  tokens ? "tokens" : "randint", program->plan, low, end - 1,
+                  x == UNLEARNED
+                      ? ": labels that are not learned want randint(-100, n) in the plan "
+                        "(-D masked=true in tpgen's own)"
+                      : "");
   }
   return true;
 }

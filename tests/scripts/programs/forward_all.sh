@@ -18,6 +18,8 @@ forward() {
 }
 make whole plain $plan -D batch=10 -D mean=1 && start "$WORK/whole" "$WORK/with_mean" "${weights[@]}" --data "$held" ||
   fail "one batch, with a mean"
+start "$WORK/whole" "$WORK/mean" "${weights[@]}" --evaluate "$held" &&
+  cmp -s "$WORK/mean.saved/outputs.safetensors" "$WORK/with_mean.saved/outputs.safetensors" || fail "--evaluate of one batch, with a mean"
 make whole plain $plan -D batch=10 && start "$WORK/whole" "$WORK/whole" "${weights[@]}" --data "$held" || fail whole
 forward four plain
 forward three plain -D batch=3 -D dp=3
