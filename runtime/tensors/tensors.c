@@ -170,6 +170,16 @@ static bool make_tables(const struct kept *kept, const struct member *m,
   return ok;
 }
 
+// Whether tables that a file gives lead kernels to no place outside of them.
+static bool tables_hold(const struct kept *kept, const struct member *m, size_t from,
+                        const float *piece, struct failure *why)
+{
+  if (program->tensors[m->row].init.how != NESTED || from > 0) return true;
+  const float shift = piece[NESTED_SHIFT];
+  return (shift >= 0 && shift < NF4_GROUP) ||
+         failed(why, "%s: %s is not what NF4 blocks are read with", kept->file->path, m->name);
+}
+
 // *share: gets the contribution of this rank's slice to the tensor's checksum; NULL: not needed.
 static bool fill_tensor(const struct members *members, const struct kept *kept,
                         const struct member *m, void *stage, uint32_t *share, bool checks,
@@ -190,6 +200,7 @@ static bool fill_tensor(const struct members *members, const struct kept *kept,
     count = STAGED_BYTES / elements_staged(kept, t);
     if (count > elements - from) count = elements - from;
     ok = make_piece(kept, m, &numbers.slice, from, count, stage, share ? &sum : NULL, why);
+    if (ok && kept) ok = tables_hold(kept, m, from, stage, why);
     if (ok && checks) ok = piece_holds(kept, m, from, count, stage, why);
     if (!ok) break;
     size_t bytes = as_is ? count * size : blocks_pack(m, from, count, nested, stage);

@@ -73,4 +73,16 @@ def blocks(path):
 first, second = map(blocks, sys.argv[1:])
 sys.exit(len(first) != 14 or first != second)
 PYTHON
+# Tables of a hostile file lead no kernel out of them.
+python3 - "$WORK/first.saved/model.safetensors" <<'PYTHON'
+import json, sys
+with open(sys.argv[1], "r+b") as file:
+    size = int.from_bytes(file.read(8), "little")
+    header = json.loads(file.read(size))
+    name = next(n for n in header if n.endswith("_nested"))
+    file.seek(8 + size + header[name]["data_offsets"][0] + 4)
+    file.write(b"\x00\x00\x80\x4e") # the shift: 2^30
+PYTHON
+! start "$WORK/nf4" "$WORK/hostile" --load "$WORK/first.saved" --no-verify --data "$WORK/text" --steps 8 || fail "hostile tables are taken"
+grep -q 'is not what NF4 blocks are read with' "$WORK/hostile.out" || fail "hostile tables: $(tail -n 2 "$WORK/hostile.out")"
 finish "frozen weights are stored as QLoRA stores them"
