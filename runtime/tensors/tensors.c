@@ -194,7 +194,9 @@ static bool fill_tensor(const struct members *members, const struct kept *kept,
   slice_in(kept, m, &numbers);
   const size_t elements = slice_elements(&numbers.slice);
   float *nested = NULL;
-  bool ok = as_is || !tables || make_tables(kept, m, tables, stage, &nested, why);
+  // A rank of another stage of a pipeline has neither.
+  const bool makes = !as_is && tables && program->tensors[tables->row].here[0] > 0;
+  bool ok = !makes || make_tables(kept, m, tables, stage, &nested, why);
   char *memory = table_memory(m);
   for (size_t from = 0, count; ok && from < elements; from += count) {
     count = STAGED_BYTES / elements_staged(kept, t);

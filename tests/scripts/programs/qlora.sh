@@ -33,6 +33,12 @@ learns bfloat16 plain bfloat16 -D dp_shard=2
 in_ci learns int8_cuda cuda int8 -D dp_shard=2
 in_ci learns nf4_layers plain nf4 -D cp=2 -D checkpoint=selective
 
+# In stages, whose ranks lack the tables of others: as on one rank.
+stages=(plans/llama3.lua -D lora=4 -D weight_dtype=nf4 -D vocab=256 -D dim=64 -D n_heads=4 -D n_layers=2 -D batch=4 -D seq=32 -D steps=4 -D lr=0.01)
+make layers plain "${stages[@]}" && start "$WORK/layers" "$WORK/layers" --data "$WORK/text" || fail layers
+make stages plain "${stages[@]}" -D pp=2 -D microbatches=2 && start "$WORK/stages" "$WORK/stages" --data "$WORK/text" || fail stages
+same_losses stages "$WORK/stages.losses" "$WORK/layers.losses" 5e-7
+
 # What PEFT merges is the numbers of the weights as they are stored, and the adapters'.
 for name in nf4 nf4_tp nf4_cuda; do
   python3 - "$WORK/$name.merged/model.safetensors" "$from/merged.tsv" <<'PYTHON' || fail "$name: other merged weights"
