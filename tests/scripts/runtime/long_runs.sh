@@ -110,7 +110,7 @@ says "--restarts wants --resume DIR"
 job 2 --restarts x --resume lost
 # A job of so many steps that each kill comes before its end.
 RANDOM=7
-steps=$((kills * 150))
+steps=$((kills * 400))
 timeout 3000 tiny/run.sh --data text.txt --steps $steps --resume lost --save-every 40 --restarts $kills --log-every 50 --metrics lost.jsonl \
   > lost.said 2>&1 < /dev/null &
 job=$!
