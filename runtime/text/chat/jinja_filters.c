@@ -717,10 +717,7 @@ static struct value *method_of(struct work *w, struct value *v, const char *name
                    !(v->is_tuple && !strcmp(name, "copy"));
   for (size_t i = 0; has && i < sizeof methods / sizeof *methods; i++)
     if (methods[i].of == v->kind && !strcmp(methods[i].name, name)) {
-      struct value *f = value_of(w, FUNCTION);
-      f->name = name;
-      f->call = methods[i].call;
-      f->self = v;
+      struct value *f = function_value(w, name, methods[i].call, v);
       f->count = methods[i].most;
       f->text = methods[i].named;
       return f;
@@ -1561,15 +1558,6 @@ static void set_member(struct work *w, struct value *of, const char *name, struc
 {
   map_set(w, of, text_value(w, name, strlen(name)), v);
 }
-static struct value *method_on(struct work *w, const char *name, call_function *call,
-                               struct value *self)
-{
-  struct value *f = value_of(w, FUNCTION);
-  f->name = name;
-  f->call = call;
-  f->self = self;
-  return f;
-}
 // A cycler: `whole` is the place of its list `at` that is next.
 METHOD(next_of_cycler)
 {
@@ -1598,8 +1586,8 @@ METHOD(make_cycler)
   cycler->is_object = true;
   set_member(w, cycler, "items", items);
   set_member(w, cycler, "current", at[0]);
-  set_member(w, cycler, "next", method_on(w, "next", next_of_cycler, cycler));
-  set_member(w, cycler, "reset", method_on(w, "reset", reset_cycler, cycler));
+  set_member(w, cycler, "next", function_value(w, "next", next_of_cycler, cycler));
+  set_member(w, cycler, "reset", function_value(w, "reset", reset_cycler, cycler));
   return cycler;
 }
 // Nothing the first time, then the separator.
@@ -1617,7 +1605,7 @@ METHOD(make_joiner)
   struct value *state = list_value(w), *by = argument(at, n, 0, named, "sep");
   if (n + named->count > (by != NULL)) work_fails(w, "joiner() takes one text");
   list_add(w, state, by ? by : text_value(w, ", ", 2));
-  return method_on(w, "joiner", join_next, state);
+  return function_value(w, "joiner", join_next, state);
 }
 METHOD(strftime_now)
 {
@@ -1646,11 +1634,6 @@ struct value *global_named(struct work *w, const char *name)
                    {"range", range},
                    {"strftime_now", strftime_now}};
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-    if (!strcmp(functions[i].name, name)) {
-      struct value *f = value_of(w, FUNCTION);
-      f->name = name;
-      f->call = functions[i].call;
-      return f;
-    }
+    if (!strcmp(functions[i].name, name)) return function_value(w, name, functions[i].call, NULL);
   return NULL;
 }

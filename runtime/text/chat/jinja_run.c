@@ -485,16 +485,6 @@ static struct value *changed(struct work *w, struct value *self, struct value **
   return flag_value(w, is_other);
 }
 
-static struct value *method_of_loop(struct work *w, const char *name, call_function *call,
-                                    struct value *self)
-{
-  struct value *method = value_of(w, FUNCTION);
-  method->name = name;
-  method->call = call;
-  method->self = self;
-  return method;
-}
-
 static struct value *loop_value(struct work *w, const struct value *list, size_t i, int depth,
                                 struct value *before)
 {
@@ -516,8 +506,8 @@ static struct value *loop_value(struct work *w, const struct value *list, size_t
       {"nextitem", i + 1 < list->count ? list->at[i + 1] : undefined_value(w, "nextitem")}};
   for (size_t k = 0; k < sizeof members / sizeof *members; k++)
     map_set(w, loop, text_value(w, members[k].name, strlen(members[k].name)), members[k].v);
-  map_set(w, loop, text_value(w, "cycle", 5), method_of_loop(w, "cycle", cycle, loop));
-  map_set(w, loop, text_value(w, "changed", 7), method_of_loop(w, "changed", changed, before));
+  map_set(w, loop, text_value(w, "cycle", 5), function_value(w, "cycle", cycle, loop));
+  map_set(w, loop, text_value(w, "changed", 7), function_value(w, "changed", changed, before));
   loop->is_object = true;
   return loop;
 }

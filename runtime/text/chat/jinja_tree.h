@@ -66,6 +66,9 @@ struct value *whole_value(struct work *w, long long n);
 struct value *real_value(struct work *w, double x);
 struct value *text_value(struct work *w, const char *text, size_t count);
 struct value *list_value(struct work *w);
+// self: of a method, its object; or NULL.
+struct value *function_value(struct work *w, const char *name, call_function *call,
+                             struct value *self);
 void list_add(struct work *w, struct value *list, struct value *v);
 struct value *map_value(struct work *w);
 void map_set(struct work *w, struct value *map, struct value *key, struct value *v);
@@ -100,8 +103,7 @@ struct value *str_of(struct work *w, const struct value *v);
 // The text with & < > ' " as HTML has them.
 struct value *escaped(struct work *w, const struct value *v);
 // Adds a text with as many signs around it as it lacks to `width` characters: before it, behind it,
-// or on both sides: as
-// str.center() has them, or as a format.
+// or on both sides, as str.center() has them, or as a format.
 enum place { AT_LEFT, AT_RIGHT, IN_MIDDLE, IN_FORMAT };
 void out_padded(struct work *w, struct out *o, const struct value *text, long long width,
                 const char *sign, enum place place);

@@ -109,6 +109,16 @@ struct value *list_value(struct work *w)
   return value_of(w, LIST);
 }
 
+struct value *function_value(struct work *w, const char *name, call_function *call,
+                             struct value *self)
+{
+  struct value *f = value_of(w, FUNCTION);
+  f->name = name;
+  f->call = call;
+  f->self = self;
+  return f;
+}
+
 static struct value **widened(struct work *w, struct value **list, size_t n, size_t room)
 {
   struct value **wide = work_alloc(w, room * sizeof *wide);
