@@ -224,6 +224,28 @@ static inline float tile_exp(float x)
   return x < least ? 0 : result;
 }
 
+// Turns the scores of some rows for some keys into weights, and rescales the rows' earlier sums to
+// the same base. The scores of one key are contiguous, those of the next one `step` further; most:
+// each row's largest score so far; total: the sum of its weights; sum: `width` numbers of each.
+static inline void tile_weigh(float *restrict score, int step, int rows, int keys,
+                              float *restrict most, float *restrict total, float *restrict sum,
+                              int width)
+{
+  for (int i = 0; i < rows; i++) {
+    float base = most[i], part = 0;
+    for (int j = 0; j < keys; j++) base = score[j * step + i] > base ? score[j * step + i] : base;
+    const float less = base == -INFINITY ? 1 : tile_exp(most[i] - base);
+    for (int j = 0; j < keys; j++) {
+      float *const at = &score[j * step + i];
+      *at = *at == -INFINITY ? 0 : tile_exp(*at - base);
+      part += *at;
+    }
+    total[i] = total[i] * less + part;
+    most[i] = base;
+    for (int c = 0; c < width; c++) sum[i * width + c] *= less;
+  }
+}
+
 // The hyperbolic tangent, within a few units in the last place: a polynomial where it is almost x,
 // else by the exponential.
 static inline float tile_tanh(float x)

@@ -5,24 +5,6 @@
 // are contiguous.
 enum { $name$_ROWS = 64, $name$_KEYS = 64 };
 
-// Turns scores into weights, and rescales the rows' earlier sums to the same base.
-static void $name$_weigh(float (*restrict score)[$name$_ROWS], int rows, int keys,
-                         float *restrict most, float *restrict total, float (*restrict sum)[$e$])
-{
-  for (int i = 0; i < rows; i++) {
-    float base = most[i], part = 0;
-    for (int j = 0; j < keys; j++) base = score[j][i] > base ? score[j][i] : base;
-    const float less = base == -INFINITY ? 1 : tile_exp(most[i] - base);
-    for (int j = 0; j < keys; j++) {
-      score[j][i] = score[j][i] == -INFINITY ? 0 : tile_exp(score[j][i] - base);
-      part += score[j][i];
-    }
-    total[i] = total[i] * less + part;
-    most[i] = base;
-    for (int c = 0; c < $e$; c++) sum[i][c] *= less;
-  }
-}
-
 void $name$(float *restrict out, const $type_q$ *restrict q, const $type_k$ *restrict k,
             const $type_v$ *restrict v, $type_k_cache$ *restrict k_cache,
             $type_v_cache$ *restrict v_cache, const int *restrict slot, const int *restrict start)
@@ -71,7 +53,7 @@ void $name$(float *restrict out, const $type_q$ *restrict q, const $type_k$ *res
         for (int j = 0; j < some; j++)
           if (j > newest || (window && j + window <= newest)) score[j][i] = -INFINITY;
       }
-      $name$_weigh(score, here, some, most, total, sum);
+      tile_weigh(score[0], ROWS, here, some, most, total, sum[0], WIDTH);
       tile_product(sum[0], WIDTH, score[0], 1, ROWS,
                    TILE_FLOATS(v_cache + place * WIDTH, room, some * WIDTH), WIDTH, here, WIDTH,
                    some, true);

@@ -6,24 +6,6 @@
 // more tasks share them.
 enum { $name$_ROWS = $t$ == 1 ? 16 : 64, $name$_KEYS = 64 };
 
-// Turns scores into weights, and rescales the rows' earlier sums to the same base.
-static void $name$_weigh(float (*restrict score)[$name$_ROWS], int rows, int keys,
-                         float *restrict most, float *restrict total, float (*restrict sum)[$e$])
-{
-  for (int i = 0; i < rows; i++) {
-    float base = most[i], part = 0;
-    for (int j = 0; j < keys; j++) base = score[j][i] > base ? score[j][i] : base;
-    const float less = base == -INFINITY ? 1 : tile_exp(most[i] - base);
-    for (int j = 0; j < keys; j++) {
-      score[j][i] = score[j][i] == -INFINITY ? 0 : tile_exp(score[j][i] - base);
-      part += score[j][i];
-    }
-    total[i] = total[i] * less + part;
-    most[i] = base;
-    for (int c = 0; c < $e$; c++) sum[i][c] *= less;
-  }
-}
-
 void $name$(float *restrict out, const $type_q$ *restrict q, const $type_k$ *restrict k,
             $type_cache$ *restrict cache, const int *restrict slot, const int *restrict start)
 {
@@ -68,7 +50,7 @@ void $name$(float *restrict out, const $type_q$ *restrict q, const $type_k$ *res
         for (int j = 0; j < some; j++)
           if (j > newest || (window && j + window <= newest)) score[j][i] = -INFINITY;
       }
-      $name$_weigh(score, here, some, most, total, sum);
+      tile_weigh(score[0], ROWS, here, some, most, total, sum[0], WIDTH);
       tile_product(sum[0], WIDTH, score[0], 1, ROWS, keys, DEPTH, here, WIDTH, some, true);
     }
     for (int i = 0; i < here; i++) {
