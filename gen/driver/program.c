@@ -424,8 +424,10 @@ struct text_inputs text_inputs(void)
     return (struct text_inputs){0};
   const bool pairs = input->shape.ndim == 3;
   if (ends && (pairs || ends->type != I32 || !same_shape(input->shape, ends->shape) ||
-               !is_plain_name(ends->name)))
-    others++, ends = NULL;
+               !is_plain_name(ends->name))) {
+    others++;
+    ends = NULL;
+  }
   if (!pairs && (others || graph->loss == NONE)) return (struct text_inputs){0};
   return (struct text_inputs){.rows = pairs ? 2 : 1,
                               .sequence = input->shape.size[input->shape.ndim - 1],

@@ -14,7 +14,7 @@
 #include "text/chat/text_file.h"
 #include "text/samples/packing.h"
 
-enum { IGNORED = -100, HEAD = 512, MOST_WORKERS = 64 };
+enum { IGNORED = -100, HEAD = 2048, MOST_WORKERS = 64 };
 
 // What the workers have counted, and the first error of each.
 struct counts {
@@ -163,7 +163,8 @@ static void close_up(const struct work *w, size_t lines)
   memmove(w->input + kept * row, w->target, kept * row * sizeof *w->target);
 }
 
-// The header has its length, so that the data can be written first.
+// The header has its length, so that the data can be written first. A plan's names have at most 255
+// letters, so that it holds three of them.
 static void put_header(const struct samples_file *f, char *at, size_t samples)
 {
   const size_t bytes = samples * (size_t)(f->rows * f->sequence) * sizeof(int32_t);
@@ -182,8 +183,8 @@ static void put_header(const struct samples_file *f, char *at, size_t samples)
   memcpy(at + sizeof length, text, (size_t)n);
 }
 
-// Moves the samples of `lines` lines, which are at `from`, each behind the one before it in its
-// packed sample. `begin` is 0 for each of these.
+// Copies the samples of all lines to `input` and what follows it, each behind the one before it in
+// its packed sample. begin: of each of these, 0.
 static void put_packed(const struct work *w, size_t lines, const size_t *in, size_t packed,
                        uint32_t *begin, int32_t *input)
 {
