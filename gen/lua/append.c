@@ -80,9 +80,9 @@ static struct cast {
 } * casts;
 static int ncast, cast_room;
 
-static int append_cast(struct op op, bool for_steps)
+/* The operation's result; for the steps of a scan it is made before them. */
+static int append_around(struct op op, bool for_steps)
 {
-  if (!op.nin) op.nin = 1;
   int value = append_here(op);
   if (for_steps) put_before_scan();
   return value;
@@ -103,12 +103,12 @@ static int from_blocks(int parameter, bool for_steps)
 {
   const struct value v = graph->value[parameter];
   const int64_t numbers = blocks_of(v.type).numbers;
-  struct op op = {.kind = OP_from_int8, .in = {parameter}};
+  struct op op = {.kind = OP_from_int8, .nin = 1, .in = {parameter}};
   if (v.type == NF4) {
     op = (struct op){.kind = OP_from_nf4, .nin = 2, .in = {parameter, nested_of(parameter)}};
     op.number[0] = v.file_size ? v.file_first * v.shape.size[1] : 0;
   }
-  int value = append_cast(op, for_steps);
+  int value = append_around(op, for_steps);
   struct shape from = graph->value[value].shape, to = from;
   to.size[--to.ndim - 1] *= numbers;
   op = (struct op){.kind = OP_view, .nin = 1, .in = {value}, .line = sandbox->line};
@@ -133,7 +133,8 @@ static int cast_of(int parameter)
   int value = parameter;
   if (blocks_of(graph->value[parameter].type).numbers) value = from_blocks(parameter, for_steps);
   if (graph->value[value].type != used)
-    value = append_cast((struct op){.kind = OP_cast, .in = {value}, .type = used}, for_steps);
+    value = append_around((struct op){.kind = OP_cast, .nin = 1, .in = {value}, .type = used},
+                          for_steps);
   graph->value[value].name = text("%s_%s", graph->value[parameter].name, type_name(used));
   *known = (struct cast){value, call};
   return value;
