@@ -36,6 +36,7 @@ struct safetensors {
   uint64_t data; // where the data starts in the file
   size_t count;
   struct entry *entries; // ascending by name
+  size_t prefix;         // letters that archive_join has put before each name
   struct json_t *header; // owns the strings
   enum seal seal;
   bool has_others;  // it may hold tensors that no program needs

@@ -219,7 +219,8 @@ struct names {
 static bool put_prefix(struct archive *archive, const struct archive *other, const char *prefix,
                        struct failure *why)
 {
-  for (size_t i = 0; i < other->nfiles; i++)
+  for (size_t i = 0; i < other->nfiles; i++) {
+    other->files[i].prefix = strlen(prefix);
     for (size_t k = 0; k < other->files[i].count; k++) {
       struct entry *e = &other->files[i].entries[k];
       const size_t size = strlen(prefix) + strlen(e->name) + 1;
@@ -230,6 +231,7 @@ static bool put_prefix(struct archive *archive, const struct archive *other, con
       archive->names = name;
       e->name = name->text;
     }
+  }
   return true;
 }
 
@@ -241,26 +243,21 @@ static void free_names(struct archive *archive)
   }
 }
 
-bool archive_join(struct archive *archive, const char *path, const char *prefix,
+bool archive_join(struct archive *archive, struct archive *other, const char *prefix,
                   struct failure *why)
 {
-  struct archive other;
-  if (!archive_open(&other, path, why)) return false;
-  if (*prefix && !put_prefix(archive, &other, prefix, why)) {
-    archive_close(&other);
-    return false;
+  const size_t all = archive->nfiles + other->nfiles;
+  bool ok = !*prefix || put_prefix(archive, other, prefix, why);
+  struct safetensors *files = ok ? realloc(archive->files, all * sizeof *files) : NULL;
+  if (ok && !files) ok = failed(why, "%s: out of memory", other->path);
+  if (ok) {
+    memcpy(files + archive->nfiles, other->files, other->nfiles * sizeof *files);
+    archive->files = files;
+    archive->nfiles = all;
+    other->nfiles = 0; // its files belong to the archive
   }
-  struct safetensors *files =
-      realloc(archive->files, (archive->nfiles + other.nfiles) * sizeof *files);
-  if (!files) {
-    archive_close(&other);
-    return failed(why, "%s: out of memory", path);
-  }
-  memcpy(files + archive->nfiles, other.files, other.nfiles * sizeof *files);
-  archive->files = files;
-  archive->nfiles += other.nfiles;
-  other.nfiles = 0; // its files belong to the archive
-  archive_close(&other);
+  archive_close(other);
+  if (!ok) return false;
   packed_free(archive);
   free(archive->all);
   archive->all = NULL;

@@ -41,7 +41,8 @@ struct archive {
 bool archive_open(struct archive *archive, const char *path, struct failure *why);
 void archive_close(struct archive *archive);
 // Adds the tensors of another one, whose names get the prefix; it must have none of the same names.
-bool archive_join(struct archive *archive, const char *path, const char *prefix,
+// The other one is closed, also where that fails.
+bool archive_join(struct archive *archive, struct archive *other, const char *prefix,
                   struct failure *why);
 
 // The tensor of that name, or NULL.

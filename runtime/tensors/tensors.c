@@ -162,7 +162,7 @@ static bool make_tables(const struct kept *kept, const struct member *m,
     ok = make_piece(kept, m, &whole, from, n, stage, NULL, why);
     if (ok) nf4_sizes(stage, n, sizes + from / NF4_NUMBERS);
   }
-  /* A part of a larger tensor of files is whole rows of it. */
+  // A part of a larger tensor of files is whole rows of it.
   const size_t begin = (size_t)((part.first[0] - own.slice.first[0]) * part.of[1]) / NF4_NUMBERS;
   if (ok) nf4_make_tables(sizes, count / NF4_NUMBERS, begin, length - NESTED_GROUPS, *nested);
   if (ok) target_put(table_memory(tables), *nested, length * sizeof **nested);
@@ -316,19 +316,25 @@ static bool take(struct filling *f, struct archive *archive, enum role role, str
   return !lacked || missing(archive, lacked, others, why);
 }
 
+static bool begins_with(const char *name, const char *prefix)
+{
+  return name && strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
 static bool is_state(const char *name)
 {
-  return strncmp(name, "optim.", strlen("optim.")) == 0;
+  return begins_with(name, "optim.");
 }
 
 // If there are no checksums, says so with `note`.
-static bool check_headers(const struct filling *f, const char *note, struct failure *why)
+static bool check_headers(const struct filling *f, const struct archive *archive, const char *note,
+                          struct failure *why)
 {
   bool has = true;
   struct failure changed;
   if (!f->checks) return true;
-  if (!verify_headers(&f->weights, &has, &changed)) return verify_refuse(&changed, why);
-  if (!has && note && rank->id == 0 && f->note) failed(f->note, "%s %s", f->weights.path, note);
+  if (!verify_headers(archive, &has, &changed)) return verify_refuse(&changed, why);
+  if (!has && note && rank->id == 0 && f->note) failed(f->note, "%s %s", archive->path, note);
   return true;
 }
 
@@ -369,24 +375,44 @@ static const char *path_behind_prefix(const char *given, char prefix[PREFIX])
   return is_name ? equals + 1 : given;
 }
 
+// Further weights: PATH, or PREFIX=PATH.
+static bool join_weights(struct filling *f, const char *given, struct failure *why)
+{
+  char prefix[PREFIX];
+  const char *path = path_behind_prefix(given, prefix);
+  struct archive other;
+  bool is_known = !*prefix;
+  for (size_t i = 0; i < f->members.count && !is_known; i++)
+    is_known =
+        begins_with(f->members.all[i].name, prefix) || begins_with(f->members.all[i].alias, prefix);
+  if (!is_known)
+    return failed(why, "--weights %s: the program has no parameter whose name begins with '%s'",
+                  given, prefix);
+  if (!archive_open(&other, path, why)) return false;
+  if (!check_headers(f, &other, NULL, why)) {
+    archive_close(&other);
+    return false;
+  }
+  return archive_join(&f->weights, &other, prefix, why);
+}
+
 // Parameters only. The file may also have the optimizer's state, and the inputs if it is also the
 // file of data.
 static bool take_weights(struct filling *f, const char *path, const char *const *more,
                          bool data_too, struct failure *why)
 {
   if (!archive_open(&f->weights, path, why)) return false;
-  for (; more && *more; more++) {
-    char prefix[PREFIX];
-    const char *of = path_behind_prefix(*more, prefix);
-    if (!archive_join(&f->weights, of, prefix, why)) return false;
-  }
-  if (!check_headers(f, NULL, why) || !check_export(f, path, why)) return false;
+  if (!check_headers(f, &f->weights, NULL, why)) return false;
+  for (; more && *more; more++)
+    if (!join_weights(f, *more, why)) return false;
+  if (!check_export(f, path, why)) return false;
   size_t noted = 0;
   for (size_t i = 0; i < f->weights.count; i++) {
     const char *name = f->weights.all[i].entry->name;
     const struct member *m = table_find(&f->members, name);
     enum role role = m ? program->tensors[m->row].role : OUTPUT;
-    bool known = role != OUTPUT || is_state(name) || (data_too && program->loss < 0);
+    const char *own = name + f->weights.all[i].file->prefix;
+    bool known = role != OUTPUT || is_state(own) || (data_too && program->loss < 0);
     const bool surplus = !known && !f->weights.all[i].file->has_others;
     if (surplus &&
         !surplus_takes(&f->weights, &f->weights.all[i], &f->members, &f->patterns, &noted, why))
@@ -479,7 +505,8 @@ static bool take_checkpoint(struct filling *f, const char *path, const char *bes
                             struct progress *at, struct failure *why)
 {
   const char *note = "was saved without checksums: nothing shows whether it has changed since";
-  if (!archive_open(&f->weights, path, why) || !check_headers(f, note, why)) return false;
+  if (!archive_open(&f->weights, path, why) || !check_headers(f, &f->weights, note, why))
+    return false;
   if (f->weights.stale)
     return failed(why, "%s: it lists %s, which none of its files has", f->weights.path,
                   f->weights.stale);

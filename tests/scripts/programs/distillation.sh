@@ -32,4 +32,9 @@ learns sharded cuda -D dp_shard=2 -D teacher_dtype=float32
 start "$WORK/student" "$WORK/again" --weights "$WORK/tp.weights" --data "$WORK/text" --steps 1 || fail "the export"
 ! start "$WORK/student" "$WORK/wrong" --weights "$WORK/tp.weights" --weights "teacher=$WORK/teacher.weights" --steps 1 ||
   fail "tensors of a prefix that nothing has are taken"
+grep -qF "no parameter whose name begins with 'teacher.'" "$WORK/wrong.out" || fail "a prefix that nothing has: $(tail -n 2 "$WORK/wrong.out")"
+# A teacher may be a checkpoint, whose checksums and states go with it.
+start "$WORK/teacher" "$WORK/saved" --weights "$WORK/teacher.weights" --steps 0 &&
+  start "$WORK/whole" "$WORK/of_checkpoint" --weights "$WORK/student.weights" --weights "teacher=$WORK/saved.saved" --data "$WORK/text" &&
+  cmp -s "$WORK/of_checkpoint.losses" "$WORK/whole.losses" || fail "the teacher of a checkpoint"
 finish "a student learns from a teacher as PyTorch does"
