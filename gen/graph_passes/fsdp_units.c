@@ -35,10 +35,12 @@ static const struct style *placed_by(int parameter, int mesh_dim)
   return NULL;
 }
 
-/* The dimension that the plan gives, if any; else the first that is cut evenly, else 0. */
+/* The dimension that the plan gives, if any; else the first that is cut evenly, else 0. The bytes
+   of a block of weights stay together. */
 static int dimension_for(const struct value *v, const struct unit *u)
 {
-  int ndim = v->shape.ndim, given = u->dim < 0 ? u->dim + ndim : u->dim;
+  int ndim = v->shape.ndim - (blocks_of(v->type).numbers > 0),
+      given = u->dim < 0 ? u->dim + ndim : u->dim;
   if (given >= 0 && given < ndim) return given;
   for (int dim = 0; dim < ndim; dim++) {
     /* Whether all parts have equal size if the unit's mesh dimensions cut this dimension, too. */

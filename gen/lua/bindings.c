@@ -222,9 +222,9 @@ static void store_in_blocks(int value, enum type type)
 static bool fits_blocks(const struct value *v, enum type type)
 {
   const int last = v->shape.ndim - 1, numbers = blocks_of(type).numbers;
-  const bool parts_of_rows =
-      (v->file_size && v->file_dim == last) || (v->alias_size && v->alias_dim == last);
-  return v->shape.size[last] % numbers == 0 && v->file_first % numbers == 0 &&
+  const bool is_part_of_row = v->file_size && v->file_dim == last;
+  const bool parts_of_rows = is_part_of_row || (v->alias_size && v->alias_dim == last);
+  return v->shape.size[last] % numbers == 0 && (!is_part_of_row || v->file_first % numbers == 0) &&
          (type != NF4 || (v->shape.ndim == 2 && !parts_of_rows));
 }
 

@@ -39,6 +39,22 @@ make layers plain "${stages[@]}" && start "$WORK/layers" "$WORK/layers" --data "
 make stages plain "${stages[@]}" -D pp=2 -D microbatches=2 && start "$WORK/stages" "$WORK/stages" --data "$WORK/text" || fail stages
 same_losses stages "$WORK/stages.losses" "$WORK/layers.losses" 5e-7
 
+# Matrices that files hold as one, in parts of three ranks: no rank has a part of a block.
+joined=(plans/causal_lm.lua -D "config=$from/joined.json" -D lora=4 -D batch=6 -D seq=32 -D lr=0.01 -D steps=4)
+for type in nf4 int8; do
+  make "joined_$type" plain "${joined[@]}" -D "weight_dtype=$type" && start "$WORK/joined_$type" "$WORK/joined_$type" --data "$WORK/text" || fail "joined $type"
+  grep -q '14 of .* parameters are stored as' "$WORK/joined_$type/plan.txt" || fail "joined $type: other parameters: $(grep 'stored as' "$WORK/joined_$type/plan.txt")"
+  make "uneven_$type" plain "${joined[@]}" -D "weight_dtype=$type" -D dp_shard=3 -D tp=2 &&
+    start "$WORK/uneven_$type" "$WORK/uneven_$type" --data "$WORK/text" || fail "uneven $type"
+  same_losses "uneven $type" "$WORK/uneven_$type.losses" "$WORK/joined_$type.losses" 5e-7
+done
+
+# A matrix [in, out] in parts, of which each block is in one.
+parts=(plans/gpt2.lua -D lora=4 -D weight_dtype=int8 -D batch=6 -D seq=32 -D steps=4)
+make parts plain "${parts[@]}" && start "$WORK/parts" "$WORK/parts_whole" --data "$WORK/text" || fail parts
+make parts_tp plain "${parts[@]}" -D tp=2 && start "$WORK/parts_tp" "$WORK/parts_tp" --data "$WORK/text" || fail "parts, tp=2"
+same_losses "parts of [in, out]" "$WORK/parts_tp.losses" "$WORK/parts_whole.losses" 5e-7
+
 # What PEFT merges is the numbers of the weights as they are stored, and the adapters'.
 for name in nf4 nf4_tp nf4_cuda; do
   python3 - "$WORK/$name.merged/model.safetensors" "$from/merged.tsv" <<'PYTHON' || fail "$name: other merged weights"

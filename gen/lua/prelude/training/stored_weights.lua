@@ -148,7 +148,7 @@ end
 -- The number of outputs of a weight.
 function base.outputs(weight, transposed)
   local size = core.shape(weight)[transposed and 2 or 1]
-  return transposed and reads_stored and core.stored(weight) == "int8" and size * BLOCK_NUMBERS or size
+  return transposed and core.stored(weight) == "int8" and size * BLOCK_NUMBERS or size
 end
 
 -- The rows of a table in blocks; nil for another one.
