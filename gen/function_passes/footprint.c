@@ -47,9 +47,11 @@ int64_t product_workspace(void)
 int64_t held_elements(enum role role, int rank)
 {
   int64_t sum = 0;
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].role == role)
-      sum += rank == NONE ? elements(graph->value[i].shape) : elements(local_shape(i, rank));
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role == role && v->init.kind != INIT_NESTED)
+      sum += numbers_in(v->type, rank == NONE ? v->shape : local_shape(i, rank));
+  }
   return sum;
 }
 

@@ -216,7 +216,8 @@ int64_t memory_of_rank(void);
 int64_t library_reserve(void); /* limits.c */
 /* "91.3 GiB", the bytes that are needed, rounded up. limits.c. */
 char *size_text(int64_t bytes);
-/* Elements of the values with this role: of a rank's parts, or of the whole with rank NONE. */
+/* Elements of the values with this role, of parameters in blocks their numbers: of a rank's parts,
+   or of the whole with rank NONE. */
 int64_t held_elements(enum role role, int rank);
 /* The bytes of the parameters on rank 0 that are not trained. */
 int64_t frozen_bytes(void);

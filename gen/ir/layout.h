@@ -140,6 +140,10 @@ struct block {
 };
 struct block blocks_of(enum type type);
 
+/* The numbers that a parameter of this type and shape is, where it is stored in blocks; else its
+   elements. */
+int64_t numbers_in(enum type type, struct shape s);
+
 struct part {
   struct shape shape;
   int64_t first[MAX_DIMS]; /* the offset of its start in the whole */

@@ -28,3 +28,9 @@ struct block blocks_of(enum type type)
   static const struct block blocks[F64 + 1] = {[I8] = {32, 34}, [NF4] = {64, 33}};
   return blocks[type];
 }
+
+int64_t numbers_in(enum type type, struct shape s)
+{
+  const struct block block = blocks_of(type);
+  return block.numbers ? elements(s) / block.bytes * block.numbers : elements(s);
+}

@@ -69,8 +69,8 @@ struct model_figures model_figures(void)
   int *has = alloc((size_t)(graph->nmodule + 1) * sizeof *has), widest = 0;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->role != PARAMETER) continue;
-    const double n = (double)elements(v->shape);
+    if (v->role != PARAMETER || v->init.kind == INIT_NESTED) continue;
+    const double n = (double)numbers_in(v->type, v->shape);
     f.parameters += n;
     f.compute_bytes += n * (double)type_bytes(v->used_as);
     f.gradient_bytes += n * (double)type_bytes(v->reduced_as);

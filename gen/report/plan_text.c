@@ -54,7 +54,7 @@ static void put_precision(struct buffer *b)
   int of = 0, all = 0, stored[F64 + 1] = {0};
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->role != PARAMETER) continue;
+    if (v->role != PARAMETER || v->init.kind == INIT_NESTED) continue;
     all++;
     stored[v->type]++;
     if (v->type != F32 || v->used_as == v->type) continue;
@@ -169,10 +169,11 @@ static void put_parameters(struct buffer *b)
     for (int d = 0; d < graph->mesh.ndim; d++) put(&row, "%-7s ", placement_over(v->layout, d));
     bool lost = graph->loss != NONE && !trained[first];
     put_row(b, &row,
-            text("%s%s", without_plan(asked_by(first)),
+            text("%s%s%s", without_plan(asked_by(first)),
                  v->frozen ? "; frozen"
                  : lost    ? "; not trained: the loss does not depend on it"
-                           : ""));
+                           : "",
+                 v->type == F32 ? "" : text("; stored as %s", type_name(v->type))));
   }
   put(b, "  %s of %s elements here\n", grouped(held_elements(PARAMETER, 0)),
       grouped(held_elements(PARAMETER, NONE)));
