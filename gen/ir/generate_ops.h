@@ -56,8 +56,8 @@ OP(linear_int8,        "abgs32!,ngq!->abn",     "a", no_grad, "", "", "abgsn", .
 OP(linear_int8_transposed, "abk,kgq!->abgs32!",     "a", no_grad, "", "", "abkgs", .type = "f32",
    .takes_stored = true)
 OP(embedding_int8, "v@gq!,ab->abgs32!:f32", "", no_grad, "", "", "", .takes_stored = true)
-/* A frozen weight's numbers, of blocks. The second input of from_nf4 is what its blocks are read
-   with; `begin`: the blocks of the file's tensor before those of this part. */
+/* The numbers of a frozen weight in blocks. The second input of from_nf4 are the tables of the
+   blocks; `begin`: the blocks of the file's tensor before those of this part. */
 OP(from_int8,      "ngq!->ngs32!:f32",      "", no_grad, "", "", "",
    .cheap = CHEAP, .takes_stored = true)
 OP(from_nf4,       "n@g@q!,t!->ngs64!:f32", "", no_grad, "begin", "", "",

@@ -20,7 +20,7 @@ enum role {
 };
 
 /* The initial values of a parameter or an input without a file. INIT_TOKENS: every step fills the
-   input from the data: see runtime/base/program.h. INIT_NESTED: what NF4 blocks are read with. */
+   input from the data: see runtime/base/program.h. INIT_NESTED: the tables of NF4 blocks. */
 enum init_kind {
   INIT_CONSTANT,
   INIT_UNIFORM,

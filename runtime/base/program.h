@@ -62,10 +62,10 @@ enum role { PARAMETER, STATE, BATCH, OUTPUT };
 // tokens of the data, shifted by b from the start of the batch; each is below a. Without data:
 // UNIFORM from 0 to a. PRESENT, for a BATCH: a float per sample, 1 for a sample that exists, 0 for
 // one that the data's last batch lacks. Without data: 1. NORMAL_ROWS: as NORMAL with mean 0, and
-// row a zeros. NESTED: what the NF4_BLOCKS of the parameter "NAME" are read with, of "NAME_nested",
-// which only checkpoints have. An OUTPUT is not filled. One of a program that only goes forward is
-// OF_SAMPLES if its row i is of sample i of the batch, OF_BATCH if it is of all samples together,
-// and else the same for all.
+// row a zeros. NESTED: "NAME_nested", the tables of the NF4_BLOCKS of the parameter "NAME". They
+// are made of its numbers; of files only checkpoints have them. An OUTPUT is not filled. One of a
+// program that only goes forward is OF_SAMPLES if its row i is of sample i of the batch, OF_BATCH
+// if it is of all samples together, and else the same for all.
 enum how { CONSTANT, UNIFORM, NORMAL, TOKENS, PRESENT, NORMAL_ROWS, NESTED, OF_SAMPLES, OF_BATCH };
 struct init {
   enum how how;

@@ -13,7 +13,7 @@
 const struct member *blocks_nested(const struct members *members, const struct member *m);
 const struct member *blocks_of_nested(const struct members *members, const struct member *nested);
 
-// A copy of what the blocks of `m` are read with, from this rank's memory, which the caller frees.
+// A copy of the tables of the blocks of `m`, from this rank's memory, which the caller frees.
 // False, and why, if out of memory. Of other types than NF4_BLOCKS: NULL.
 bool blocks_tables(const struct members *members, const struct member *m, float **nested,
                    struct failure *why);

@@ -170,14 +170,16 @@ static bool make_tables(const struct kept *kept, const struct member *m,
   return ok;
 }
 
-// Whether tables that a file gives lead kernels to no place outside of them.
+// Whether tables of a file are such that kernels read nothing outside of them.
 static bool tables_hold(const struct kept *kept, const struct member *m, size_t from,
                         const float *piece, struct failure *why)
 {
   if (program->tensors[m->row].init.how != NESTED || from > 0) return true;
   const float shift = piece[NESTED_SHIFT];
   return (shift >= 0 && shift < NF4_GROUP) ||
-         failed(why, "%s: %s is not what NF4 blocks are read with", kept->file->path, m->name);
+         failed(why,
+                "%s: %s: no tables of NF4 blocks: the place of the first block is %g, not 0 to %d",
+                kept->file->path, m->name, (double)shift, NF4_GROUP - 1);
 }
 
 // *share: gets the contribution of this rank's slice to the tensor's checksum; NULL: not needed.

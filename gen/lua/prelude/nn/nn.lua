@@ -239,7 +239,7 @@ function plan.tokens(words, shift)
   end
   if ends ~= nil then
     base.expect(ends, "string", "the name of the input that tokens is given as ends")
-    if eos ~= nil then fail("tokens: documents end by a token, documents, or by an input, ends: give one of them") end
+    if eos ~= nil then fail("tokens: `documents` is the token that ends a document, and `ends` the input that says it: give one of them") end
   end
   shift = base.integer(shift == nil and 0 or shift, "the shift that tokens is given", 0, 1 << 20)
   if eos ~= nil then eos = base.integer(eos, "the token that ends a document", 0, words - 1) end

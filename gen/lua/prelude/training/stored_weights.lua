@@ -46,7 +46,7 @@ local OPTIONS = base.option_names("store_frozen", {"skip"})
 -- By module: how its frozen weight is stored; and the modules in order.
 local asked, order = {}, {}
 
--- What NF4 blocks are read with: two numbers, 16 values, 256 sizes, and the size of each group of 256 blocks.
+-- The tables of NF4 blocks: two numbers, 16 values, 256 sizes, and the size of each group of 256 blocks.
 local NUMBERS, TABLES, GROUP = 64, 274, 256
 
 local function tables_for(weight)

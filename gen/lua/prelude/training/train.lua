@@ -63,13 +63,14 @@ local function within_documents(batch, tensors)
 end
 
 -- Documents whose ends another input gives.
-local function note_ends(batch, tensors, who)
+local function note_ends(batch, tensors)
   for name, description in pairs(batch) do
     local d = base.described(description)
     if d.ends then
       local ends = batch[d.ends] and base.described(batch[d.ends])
       if not ends or not base.same_shape(ends.shape, d.shape) or ends.init ~= "uniform" or ends.type == "float32" then
-        fail("the batch's %s of %s is of documents that end where %s is 1: that is no input of whole numbers and of its shape", name, who, d.ends)
+        fail("the batch's %s: its documents end where the input '%.80s' is 1, and the batch has no such input of whole numbers, of "
+          .. "shape %s", name, d.ends, base.shape_text(d.shape))
       end
       packed[tensors[name]] = {eos = 1, ends = tensors[d.ends], longest = d.longest}
     end
@@ -134,7 +135,7 @@ local function take_batch(batch, who)
       packed[tensors[name]] = documents
     end
   end
-  note_ends(batch, tensors, who)
+  note_ends(batch, tensors)
   for name, description in pairs(batch) do
     local d = base.described(description)
     base.tell_of_order(name, d.shape, d.placed)
