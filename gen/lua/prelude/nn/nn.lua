@@ -261,7 +261,7 @@ plan.present = describe("present", "present", 1.0, 0.0, {"float32"})
 
 function base.described(d) return described[d] end
 
--- The kind of initial values and its two numbers, for a tensor of this shape.
+-- The kind of initial values and its numbers, for a tensor of this shape.
 function base.values_of_start(s, shape)
   if s.of then return s.of(shape) end
   return s.kind, s.a, s.b
