@@ -290,9 +290,24 @@ static bool of_pair(const struct sampling_rules *by, const json_t *object, struc
   return ok;
 }
 
-// Reads the line and calls one of the two.
+static bool of_rated(const struct sampling_rules *by, const json_t *object, struct sample *to,
+                     bool *is_good, struct failure *why)
+{
+  const json_t *label = json_object_get(object, "label");
+  const bool is_number =
+      json_is_integer(label) && (json_integer_value(label) == 0 || json_integer_value(label) == 1);
+  if (!json_object_get(object, "prompt") || !json_object_get(object, "completion") ||
+      !(json_is_boolean(label) || is_number))
+    return failed(why, "it has no \"prompt\" with \"completion\" and \"label\", true or false");
+  if (by->learns_all) return failed(why, "--learn all: a rated answer is learned, and no prompt");
+  *is_good = json_is_true(label) || (is_number && json_integer_value(label) == 1);
+  return of_object(by, object, to, why);
+}
+
+// Reads the line and calls one of the three: rating is of that for rated ones, else NULL.
 static bool of_line(const struct sampling_rules *by, const char *line, size_t length,
-                    const char *where, struct sample *to, bool is_pair, struct failure *why)
+                    const char *where, struct sample *to, bool is_pair, bool *rating,
+                    struct failure *why)
 {
   json_error_t error;
   struct failure reason = {""};
@@ -304,7 +319,9 @@ static bool of_line(const struct sampling_rules *by, const char *line, size_t le
     ok = failed(why, "%s: %s%s", where,
                 object ? "it is no JSON object" : "not JSON: ", object ? "" : error.text);
   else
-    ok = (is_pair ? of_pair(by, object, to, &reason) : of_object(by, object, to, &reason)) ||
+    ok = (rating    ? of_rated(by, object, to, rating, &reason)
+          : is_pair ? of_pair(by, object, to, &reason)
+                    : of_object(by, object, to, &reason)) ||
          failed(why, "%s: %s", where, reason.text);
   json_decref(object);
   return ok;
@@ -314,14 +331,21 @@ bool sample_of_line(const struct sampling_rules *by, const char *line, size_t le
                     const char *where, struct sample *to, struct failure *why)
 {
   *to = (struct sample){0};
-  return of_line(by, line, length, where, to, false, why);
+  return of_line(by, line, length, where, to, false, NULL, why);
 }
 
 bool pair_of_line(const struct sampling_rules *by, const char *line, size_t length,
                   const char *where, struct sample to[2], struct failure *why)
 {
   to[0] = to[1] = (struct sample){0};
-  return of_line(by, line, length, where, to, true, why);
+  return of_line(by, line, length, where, to, true, NULL, why);
+}
+
+bool rated_of_line(const struct sampling_rules *by, const char *line, size_t length,
+                   const char *where, struct sample *to, bool *is_good, struct failure *why)
+{
+  *to = (struct sample){0};
+  return of_line(by, line, length, where, to, false, is_good, why);
 }
 
 void sample_free(struct sample *s)

@@ -44,4 +44,9 @@ void sample_free(struct sample *s);
 bool pair_of_line(const struct sampling_rules *by, const char *line, size_t length,
                   const char *where, struct sample to[2], struct failure *why);
 
+// The sample of a line with an answer that is good or bad, {"prompt": , "completion": , "label":
+// true}. As sample_of_line.
+bool rated_of_line(const struct sampling_rules *by, const char *line, size_t length,
+                   const char *where, struct sample *to, bool *is_good, struct failure *why);
+
 #endif
