@@ -249,8 +249,14 @@ static json_t *with_answer(const json_t *object, const json_t *answer, size_t co
   bool ok = one && json_object_del(one, "chosen") == 0 && json_object_del(one, "rejected") == 0;
   const bool has_prompt = prompt && json_is_array(prompt) == json_is_array(answer);
   if (ok && prompt && !has_prompt) ok = json_object_del(one, "prompt") == 0;
-  if (ok && (has_prompt || !json_is_array(answer))) {
+  if (ok && (has_prompt || common == 0)) {
     ok = json_object_set(one, has_prompt ? "completion" : "text", (json_t *)answer) == 0;
+  } else if (ok && json_is_string(answer)) {
+    const char *text = json_string_value(answer);
+    first = json_stringn_nocheck(text, common);
+    rest = json_stringn_nocheck(text + common, json_string_length(answer) - common);
+    ok = first && rest && json_object_set(one, "prompt", first) == 0 &&
+         json_object_set(one, "completion", rest) == 0;
   } else if (ok) {
     first = json_array();
     rest = json_array();
@@ -267,6 +273,25 @@ static json_t *with_answer(const json_t *object, const json_t *answer, size_t co
   return NULL;
 }
 
+// What two answers begin with, where the line says no prompt of their kind: so many messages, or
+// bytes of whole letters, without a blank at their end. Something is left of both.
+static size_t common_of(const json_t *a, const json_t *b)
+{
+  size_t common = 0;
+  if (json_is_array(a)) {
+    while (common + 1 < json_array_size(a) && common + 1 < json_array_size(b) &&
+           json_equal(json_array_get(a, common), json_array_get(b, common)))
+      common++;
+    return common;
+  }
+  const char *text = json_string_value(a), *other = json_string_value(b);
+  while (common + 1 < json_string_length(a) && common + 1 < json_string_length(b) &&
+         text[common] == other[common])
+    common++;
+  while (common > 0 && (text[common] & 0xc0) == 0x80) common--;
+  return common > 0 && text[common - 1] == ' ' ? common - 1 : common;
+}
+
 static bool of_pair(const struct sampling_rules *by, const json_t *object, struct sample to[2],
                     struct failure *why)
 {
@@ -276,11 +301,12 @@ static bool of_pair(const struct sampling_rules *by, const json_t *object, struc
   if (!lists && !(json_is_string(answers[0]) && json_is_string(answers[1])))
     return failed(why,
                   "it has no \"chosen\" with \"rejected\", two texts or two lists of messages");
-  size_t common = 0;
-  const size_t n = json_array_size(answers[0]), m = json_array_size(answers[1]);
-  while (lists && common + 1 < n && common + 1 < m &&
-         json_equal(json_array_get(answers[0], common), json_array_get(answers[1], common)))
-    common++;
+  const json_t *prompt = json_object_get(object, "prompt");
+  const size_t common = common_of(answers[0], answers[1]);
+  if (json_is_array(prompt) && !lists)
+    return failed(why, "its \"prompt\" is a list of messages, and its answers are texts");
+  if (lists && !json_is_array(prompt) && common == 0)
+    return failed(why, "its answers begin with unlike messages, so that they have no prompt");
   bool ok = true;
   for (int i = 0; ok && i < 2; i++) {
     json_t *one = with_answer(object, answers[i], common);

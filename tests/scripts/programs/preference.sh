@@ -42,6 +42,18 @@ grep -q '"margin":' "$WORK/adapters.jsonl" || fail "adapters: no metrics"
 learns reward plain reward reward -D dp=2 -D tp=2
 in_ci learns reward_cuda cuda reward reward -D dp_shard=2
 
+# Two texts without a prompt have the one that they begin with.
+samples_of() { # NAME LINE: makes the samples NAME of it
+  echo "$2" > "$WORK/one.jsonl"
+  rm -rf "$WORK/reference/build/samples"
+  "$WORK/reference/run.sh" --tokenizer "$WORK/tokenizer" --data "$WORK/one.jsonl" --save "$WORK/one.said" > "$WORK/one.out" 2>&1 < /dev/null ||
+    fail "$2: $(tail -n 2 "$WORK/one.out")"
+  mv "$WORK"/reference/build/samples/*.safetensors "$WORK/$1"
+}
+samples_of without_prompt '{"chosen": "The sea is öde.", "rejected": "The sea is über."}'
+samples_of with_prompt '{"prompt": "The sea is", "chosen": " öde.", "rejected": " über."}'
+cmp "$WORK/without_prompt" "$WORK/with_prompt" || fail "texts without a prompt"
+
 says kto rated.jsonl of_rated
 losses=kto
 learns kto plain kto kto -D dp_shard=2 -D tp=2
@@ -58,6 +70,10 @@ refuses() {
 }
 refuses reference 'bad.jsonl:1: it has no "chosen" with "rejected"' '{"prompt": "a", "completion": "b"}'
 refuses reference 'bad.jsonl:1: it has no "chosen" with "rejected"' '{"chosen": "a", "rejected": ["b"]}'
+refuses reference 'bad.jsonl:1: its "prompt" is a list of messages, and its answers are texts' \
+  '{"prompt": [{"role": "user", "content": "a"}], "chosen": "b", "rejected": "c"}'
+refuses reference 'bad.jsonl:1: its answers begin with unlike messages' \
+  '{"prompt": "a", "chosen": [{"role": "assistant", "content": "b"}], "rejected": [{"role": "assistant", "content": "c"}]}'
 refuses of_rated 'bad.jsonl:1: it has no "prompt" with "completion" and "label"' '{"prompt": "a", "completion": "b"}'
 refuses of_rated 'bad.jsonl:1: it has no "prompt" with "completion" and "label"' '{"prompt": "a", "completion": "b", "label": 2}'
 refuses of_rated 'bad.jsonl:1: it has no "prompt" with "completion" and "label"' '{"text": "a", "label": true}'
