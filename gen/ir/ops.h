@@ -188,9 +188,10 @@ OP(cast,           "...->...",             "a|a:max|a:min", cast_grad,         "
 /* The values a. A step takes buffer b $s of the way to them, or `balances`: balance_buffers.c. */
 OP(running,        "...,...->...",         "a|a:max|a:min", running_grad,      "balances", "$a", "",
    .type = "a")
-/* The values a; in a validation the buffer b. */
+/* The values a; in a validation the buffer b. Then s times a; in a validation, of one batch, a. */
 OP(in_training,    "...,...->...",         "",             in_training_grad,   "",
    "is_training($now) ? $a : $b", "", .type = "a")
+OP(batch_share,    "...->...", "a", no_grad, "", "is_training($now) ? $s * $a : $a", "")
 OP(dropout,        "...@->...@",           "a|a:max|a:min", dropout_grad,      "stream",
    "dropped($a, $random, $s)", "")
 OP(uniform_like,   "...@->...@", "", no_grad, "stream", "$uniform", "", .type = "f32")

@@ -79,6 +79,7 @@ static const struct instance instances[] = {
     BINARY(OP_sub),
     BINARY(OP_running),
     BINARY(OP_in_training),
+    {OP_batch_share, .in = {"ab"}, .scalar = 0.3},
     BINARY(OP_mul),
     BINARY(OP_div),
     BINARY(OP_maximum),

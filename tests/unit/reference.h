@@ -168,6 +168,7 @@ static bool arithmetic(enum op_kind kind, const double *x, double s, double *y)
     *y = -x[0];
     return true;
   case OP_scale:
+  case OP_batch_share:
     *y = s * x[0];
     return true;
   case OP_abs:
