@@ -26,6 +26,11 @@ same_by_hand shards -D mesh=4 -D m=512 -D parameters=4096
 same_by_hand both -D mesh=2,2 -D rows=mm -D parameters=4096
 in_ci same_by_hand cube -D mesh=2,2,2 -D rows=mmR -D parameters=2048
 
+# A style that stands beside auto() over several dimensions: it stays, over the one that is said.
+same_by_hand stated -D mesh=2,2 -D rows=mR -D stated=b
+grep -q 'the styles beside auto() are over b' "$WORK/stated/log" || fail "stated: $(< "$WORK/stated/log")"
+grep -q 'w1.weight .*S(0) *:[0-9]* Colwise' "$WORK/stated/auto/plan.txt" || fail "stated: w1 has another style"
+
 # A limit holds: the parameters of a rank, by its map of memory.
 held() { sed -n 's/.*"parameters": *\([0-9]*\),$/\1/p' "$WORK/$1/auto/plan.json" | tail -n 1; }
 for name in tensor shards both; do
