@@ -174,8 +174,9 @@ static unsigned open_dims(int *line)
     *line = s->line;
   }
   if (*line != NONE && !dims)
-    plan_error(*line, "the styles beside auto() are over one dimension of the mesh, and other styles "
-                      "leave them none: give them a dimension, as in parallelize(model, mesh.%s, ...)",
+    plan_error(*line,
+               "the styles beside auto() are over one dimension of the mesh, and other styles "
+               "leave them none: give them a dimension, as in parallelize(model, mesh.%s, ...)",
                printable(graph->mesh.name[graph->mesh.ndim - 1]));
   return dims;
 }
