@@ -132,11 +132,13 @@ static void try_others(struct tried_solutions *t)
     try_next(t, choose_placements(asked, caution[i], false));
 }
 
-/* Whether the passes refuse what was tried, and take the plan without it: they decide one operation
-   after the other, and may come to one that allows no cut. */
+/* Whether the passes refuse what was tried, and take the plan without it, within the limits: they
+   decide one operation after the other, and may come to one that allows no cut. */
 static bool is_better_as_it_is(const struct outcome *tried_one)
 {
-  return !tried_one->ended && end_trial(begin_trial_of(try_as_it_is)).ended;
+  if (tried_one->ended || asked->parameters) return false;
+  const struct outcome o = end_trial(begin_trial_of(try_as_it_is));
+  return o.ended && (!asked->memory || o.memory <= asked->memory);
 }
 
 /* Chooses the placements, and prints them. */

@@ -48,6 +48,26 @@ total() { sed -n 's/.*"total": *\([0-9]*\),\{0,1\}$/\1/p' "$WORK/$1/plan.json" |
 grep -q fully_shard "$WORK/shards/styles.lua" || fail "512 rows: the weights are not gathered"
 finds fully_shard < "$WORK/tensor/styles.lua" && fail "64 rows: the weights are gathered"
 
+# Mixtures of experts: what a block more moves, at most so many bytes: each of its rows there and back, their gradients, and how
+# many rows each expert has; or, of many tokens, the weights.
+received() { python3 -c 'import json, sys; print(sum(c["received"] * c["times"] for c in json.load(open(sys.argv[1]))["collectives"]))' "$1"; }
+moved_by_block() { # BYTES LIMIT ARGUMENTS...
+  local most=$1 limit=$2 layers bytes
+  shift 2
+  for layers in 4 5; do
+    "$TPGEN" tests/equal/auto_experts.lua -o "$WORK/experts$layers" -D a=4 -D layers=$layers -D limit=$((limit * layers)) "$@" 2> "$WORK/log" ||
+      { fail "experts, $*: $(< "$WORK/log")"; return; }
+  done
+  bytes=$(($(received "$WORK/experts5/plan.json") - $(received "$WORK/experts4/plan.json")))
+  [ "$bytes" -le "$most" ] || fail "experts, $*: a block moves $bytes bytes, not $most"
+}
+if command -v python3 > /dev/null; then
+  moved_by_block $((6144 + 24)) 8192
+  in_ci moved_by_block $((768 + 24)) 8192 -D m=8
+  in_ci moved_by_block 36864 4096 -D m=2048 -D e=4
+  in_ci moved_by_block 9216 8192 -D rows=R
+fi
+
 # exhaustive NAME=VALUE...: all placements, a program each.
 exhaustive() {
   python3 tests/tools/exhaustive_placements.py "$TPGEN" "$WORK/all" "$@" > "$WORK/all.log" 2>&1 ||
