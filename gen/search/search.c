@@ -156,8 +156,8 @@ static void learn_machine(struct search *s)
     if (as_it_is.to->is_there) {
       space->batch_at = NONE;
       space->batch = as_it_is.to->samples;
-      job = as_it_is;
     }
+    job = as_it_is;
   }
   if (!job.to->is_there) refuse_plan(job.to);
   take_machine(space, job.to);
