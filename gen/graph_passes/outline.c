@@ -136,8 +136,8 @@ static bool same_numbers(const struct op *a, const struct op *b)
 static bool same_op(struct outlining *o, const struct op *a, const struct op *b)
 {
   const bool same_line = a->line == b->line || (a->why && b->why);
-  if (a->kind != b->kind || a->nin != b->nin || !same_line ||
-      a->recomputed != b->recomputed || a->last_batch != b->last_batch)
+  if (a->kind != b->kind || a->nin != b->nin || !same_line || a->recomputed != b->recomputed ||
+      a->last_batch != b->last_batch)
     return false;
   if (!a->equation != !b->equation || (a->equation && strcmp(a->equation, b->equation)))
     return false;
