@@ -33,8 +33,8 @@ set(library_runtime
   runtime/formats/torch_archive.c
   runtime/library/data.c runtime/library/library.c runtime/library/watch.c
   runtime/metrics/validation_results.c runtime/tensors/adapters.c runtime/tensors/file_elements.c
-  runtime/tensors/integer_inputs.c runtime/tensors/row_bounds.c runtime/tensors/stored_blocks.c
-  runtime/tensors/tensor_table.c
+  runtime/tensors/initial_values.c runtime/tensors/integer_inputs.c runtime/tensors/row_bounds.c
+  runtime/tensors/stored_blocks.c runtime/tensors/tensor_table.c
   runtime/tensors/surplus.c runtime/tensors/tensors.c)
 set_source_files_properties(runtime/library/library.c PROPERTIES COMPILE_OPTIONS -fvisibility=default)
 $target$

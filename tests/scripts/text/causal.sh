@@ -164,6 +164,7 @@ in_ci beside "$WORK/latent_3.log" latent latent_cuda cuda plans/generate.lua -D 
 in_ci beside "$WORK/latent_4.log" latent latent_cp2_tp2 plain plans/generate.lua -D context=32 -D prefill=8 -D slots=2 -D cp=2 -D tp=2
 beside "$WORK/memory.log" memory_decides
 in_ci beside "$WORK/mpt.log" archive mpt plain mpt -D prefill=8 -D slots=2 -D tp=2
+beside "$WORK/masked.log" archive masked plain masked -D prefill=5 -D slots=2
 beside "$WORK/bloom.log" archive bloom plain bloom -D prefill=7 -D slots=3 -D tp=2
 in_ci beside "$WORK/8.log" recurrent rwkv sanitized rwkv -D prefill=5
 in_ci beside "$WORK/9.log" recurrent mamba2_cuda cuda mamba2 -D prefill=8 -D slots=3

@@ -279,7 +279,8 @@ method("index_add", function(input, dim, index, source, alpha)
   return base.narrowed(raw.add(x, sum), x)
 end)
 
---- F.embedding(input, weight, padding_idx?): rows of the weight. Row `padding_idx` gets no gradient.
+--- F.embedding(input, weight, padding_idx?, norm_type = 2): rows of the weight. Row `padding_idx` gets no gradient; `norm_type`
+--- changes nothing.
 method("embedding", function(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
   local ids = input
   local shape = core.shape(base.tensor(weight, "the weight"))
