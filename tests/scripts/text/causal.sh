@@ -178,8 +178,8 @@ for folder in "$golden"/families/*/; do
 done
 fi
 n=10
-for model in ${MODELS:-mixed positions window convolution shift sum norm lstm gru mamba2 rwkv delta prefix_max linear \
-  alibi softcap sinks chunks first_and_last written relative}; do
+for model in ${MODELS:-mixed positions window convolution shift sum norm lstm gru mamba2 rwkv delta prefix_max extremes linear \
+  alibi softcap sinks chunks first_and_last written relative documents packed}; do
   for way in "plain -D prefill=3 -D slots=2" "sanitized -D prefill=1" "plain -D prefill=48 -D slots=2 -D tp=2" \
     "cuda -D prefill=8 -D slots=3"; do
     [ $model = mixed ] || [ $((n % 7)) -eq 0 ] || all_cases || [ -n "${MODELS:-}" ] || { n=$((n + 1)); continue; }
