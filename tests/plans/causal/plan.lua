@@ -229,7 +229,7 @@ local Drawn = nn.module("Drawn", function(self)
   self.moe = nn.MoE(dim, {experts = 4, top_k = 2, hidden = dim})
   self.norm = below(2) == 0 and nn.LayerNorm(dim) or nn.RMSNorm(dim)
   local twice = below(3) == 0
-  function self:forward(x)
+  function self:forward(x, _)
     local y = way({wq = self.wq, wk = self.wk, conv = self.conv, table = self.table, moe = self.moe}, self.norm(x), n)
     if twice then y = nested({wq = self.wq, wk = self.wk, conv = self.conv, table = self.table, moe = self.moe}, y, n) end
     return x + F.silu(y)
