@@ -246,12 +246,10 @@ static int rows_of_all_calls(struct cutting *c, struct entry *e, const struct op
     cache.size[0] = plan_options->generate.slots;
     const char *why = kept_for(c, reader, kept_value_name(v));
     const int over = (int)number_of(&graph->op[c->text], "over") - 1;
-    if (over != NONE)
-      why = text("%s; whole on each rank of %s: only caches of keys and values have parts of the "
-                 "context",
-                 why, printable(graph->mesh.name[over]));
     c->kept[v] =
         add_state_cache(reader, "tokens", cache, is_short ? BF16 : type_of_state(v), c, why);
+    if (over != NONE)
+      graph->value[c->kept[v]].layout.on[over] = (struct placement){.kind = SHARD, .dim = 1};
   }
   const struct op all = {.kind = OP_all_tokens, .nin = 4, .in = {x, c->kept[v], e->slot, e->start}};
   return e->gathered[v] = append_op_shaped(op_in_entry(e, reader, all), shape);

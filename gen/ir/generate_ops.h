@@ -32,8 +32,8 @@ OP(running_sum,        "b!t!d,n!r!d,b!,b!->b!t!d", "", no_grad, "", "", "", .typ
 OP(running_max,        "b!t!d,n!r!dp!,b!,b!->b!t!d:f32,b!t!d:i32", "", no_grad, "least", "", "",
    .cheap = COSTLY)
 /* All tokens of each sequence, and zeros for those that it does not have yet. The cache has c
-   tokens of a slot, and gets the new ones. */
-OP(all_tokens,         "b!t!d,n!c!d,b!,b!->b!c!d", "", no_grad, "", "", "", .type = "f32 a",
+   tokens of a slot, and gets the new ones. Ranks may share the tokens. */
+OP(all_tokens,         "b!t!d,n!c@d,b!,b!->b!c@d", "", no_grad, "", "", "", .type = "f32 a",
    .cheap = COSTLY)
 /* A carry of a scan, between calls: the cache has that of each slot. The call begins with it, or
    with b where a text begins: token number `start` is 0. keep_state writes b, the carry behind the

@@ -1328,11 +1328,11 @@ static bool run_recent(const struct op *op, const struct array *in, struct array
 static bool run_all_tokens(const struct op *op, const struct array *in, struct array *out,
                            const struct places *at)
 {
-  (void)at, (void)op;
-  const int64_t *s = in[0].shape.size, room = in[1].shape.size[1];
+  (void)op;
+  const int64_t *s = in[0].shape.size, room = in[1].shape.size[1], first = at->in[1].first[1];
   for (int64_t i = 0; i < s[0] * room * s[2]; i++) {
     const int64_t d = i % s[2], token = i / s[2] % room, b = i / s[2] / room;
-    const int64_t slot = (int64_t)in[2].at[b], fresh = token - (int64_t)in[3].at[b];
+    const int64_t slot = (int64_t)in[2].at[b], fresh = first + token - (int64_t)in[3].at[b];
     if (slot >= 0 && fresh < s[1])
       out[0].at[i] = fresh < 0 ? in[1].at[(slot * room + token) * s[2] + d]
                                : in[0].at[(b * s[1] + fresh) * s[2] + d];

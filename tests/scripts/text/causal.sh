@@ -181,7 +181,7 @@ n=10
 for model in ${MODELS:-mixed positions window convolution shift sum norm lstm gru mamba2 rwkv delta prefix_max extremes linear \
   alibi softcap sinks chunks first_and_last written relative documents packed}; do
   for way in "plain -D prefill=3 -D slots=2" "sanitized -D prefill=1" "plain -D prefill=48 -D slots=2 -D tp=2" \
-    "cuda -D prefill=8 -D slots=3"; do
+    "cuda -D prefill=8 -D slots=3" "plain -D prefill=7 -D slots=2 -D cp=3" "cuda -D prefill=8 -D slots=2 -D cp=2 -D tp=2"; do
     [ $model = mixed ] || [ $((n % 7)) -eq 0 ] || all_cases || [ -n "${MODELS:-}" ] || { n=$((n + 1)); continue; }
     read -r kind definitions <<< "$way"
     # shellcheck disable=SC2086
