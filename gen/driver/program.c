@@ -497,7 +497,8 @@ static void add_launcher(const char *ranks)
                 plan_options->weights ? embedded_template("torch_archive.txt") : "", "generate",
                 plan_options->generate.slots ? embedded_template("generate.txt") : "", "onednn",
                 multiplies_by_onednn() ? embedded_template("onednn.txt") : "", "runtime_files",
-                embedded_template("runtime_files.txt"), "text_data",
+                embedded_template("runtime_files.txt"), "object_cache",
+                embedded_template("object_cache.txt"), "text_data",
                 text_inputs().sequence ? embedded_template("text_data.txt") : "", "library",
                 library_build(), NULL));
   const char *other_help = plan_options->generate.slots ? "HELP_OF_TRAINING" : "HELP_OF_GENERATING";

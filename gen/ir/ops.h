@@ -265,8 +265,9 @@ OP(embedding_back, "...d,...->v@d",        "a",            no_grad,            "
 
 OP(cumsum,         "...D!->...D!",         "a",            cumsum_grad,        "reverse", "", "",
    .type = "f32")
-OP(argsort,        "...D!->...D!:i32",     "",             no_grad,            "descending", "",
-   "")
+/* The greatest so far, or with `least` the smallest, and its index: of equal ones the last. */
+OP(cummax,         "...D!->...D!:f32,...D!:i32", "",       cummax_grad,        "least", "", "")
+OP(argsort,        "...D!->...D!:i32",     "",             no_grad,       "descending", "", "")
 OP(argmax,         "...D!->...:i32",       "",             no_grad,            "", "", "")
 /* For each token: the number of its document, counted from 0 in each row, and its place in it. A
    token $eos ends a document. */
