@@ -45,6 +45,7 @@ struct solving {
   /* By value: whether it, or an equal one, has a gradient; it by itself; whether it is made of
      constants. */
   bool *has_gradient, *has_own, *is_free;
+  bool *is_of_rows;   /* by value: rows by expert, or their count */
   bool *works;        /* by operation: ranks are to divide it */
   bool *is_in_memory; /* by value */
   int nmove;
@@ -293,6 +294,7 @@ static void need_domain(struct solving *g, int node)
   /* Where it comes from, and wherever it may go. */
   for (int i = 0; i < g->node[from].n; i++)
     add_with_pending(g, n, g->node[from].home[i].layout, g->has_gradient[value]);
+  if (g->is_of_rows[value]) return;
   add_plain(g, n, v->shape, g->has_gradient[value]);
   if (!is_shared)
     keep_styles(g, n, graph->call[x->call].module, REQUEST_INPUT, x->index, v->shape.ndim);
@@ -323,12 +325,25 @@ static double bytes_of(int value, enum type type)
   return (double)(elements(graph->value[value].shape) * type_bytes(type));
 }
 
+/* A count is pending where its places are cut; one of whole places does not become pending. */
+static bool can_move_count(const struct solving *g, struct layout from, struct layout to)
+{
+  for (int i = 0; i < g->s.ndim; i++) {
+    const int d = g->s.dim[i];
+    if (to.on[d].kind == PARTIAL && from.on[d].kind != PARTIAL) return false;
+  }
+  return true;
+}
+
 /* Rows by expert have one expert at each place, and know few moves (ir/rows.c). */
 static double cost_of_value(const struct solving *g, int value, int from, int to)
 {
   const struct value *v = &graph->value[value];
   const double bytes = bytes_of(value, v->type);
   if (from == to) return 0;
+  if (g->is_of_rows[value] && v->counts == NONE &&
+      !can_move_count(g, layout_of_number(from), layout_of_number(to)))
+    return INFINITY;
   if (v->counts == NONE) return cost_of_move(&g->s, bytes, from, to);
   if (!can_move_rows(layout_of_number(from), layout_of_number(to))) return INFINITY;
   return cost_of_move(&g->s, bytes / (double)v->shape.size[0], from, to);
@@ -709,6 +724,19 @@ static void join_parameters(struct solving *g)
 
 /* ---------------------------------------------------------------------------------- the program */
 
+/* Rows by expert, and their count, go together: operations that take them ask for both, and no
+   style for one of them. */
+static void mark_rows(struct solving *g)
+{
+  g->is_of_rows = alloc((size_t)(graph->nvalue + 1) * sizeof *g->is_of_rows);
+  for (int i = 0; i < graph->nvalue; i++) {
+    const int count = graph->value[i].counts;
+    if (count == NONE) continue;
+    g->is_of_rows[i] = g->is_of_rows[count] = true;
+    g->f.leaves[i] = g->f.leaves[count] = false;
+  }
+}
+
 static void mark_values(struct solving *g)
 {
   g->has_gradient = alloc((size_t)(graph->nvalue + 1) * sizeof *g->has_gradient);
@@ -735,6 +763,7 @@ static void mark_values(struct solving *g)
   g->has_own = g->has_gradient;
   g->has_gradient = alloc((size_t)(graph->nvalue + 1) * sizeof *g->has_gradient);
   memcpy(g->has_gradient, g->has_own, (size_t)graph->nvalue * sizeof *g->has_own);
+  mark_rows(g);
   for (int e = 0; e < g->f.nentry; e++) {
     const int stands = value_of_node(&g->f, node_of(&g->f, graph->nvalue + e));
     g->has_gradient[stands] |= g->has_own[g->f.entry[e].value];

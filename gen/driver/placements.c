@@ -132,21 +132,19 @@ static void try_others(struct tried_solutions *t)
     try_next(t, choose_placements(asked, caution[i], false));
 }
 
-/* Whether the passes refuse what was tried, and take the plan without it: they decide one operation
-   after the other, and may come to one that allows no cut. */
+/* Whether the passes refuse what was tried, and take the plan without it, within the limits: they
+   decide one operation after the other, and may come to one that allows no cut. */
 static bool is_better_as_it_is(const struct outcome *tried_one)
 {
-  return !tried_one->ended && end_trial(begin_trial_of(try_as_it_is)).ended;
+  if (tried_one->ended || asked->parameters) return false;
+  const struct outcome o = end_trial(begin_trial_of(try_as_it_is));
+  return o.ended && (!asked->memory || o.memory <= asked->memory);
 }
 
-void decide_placements(void (*passes)(void))
+/* Chooses the placements, and prints them. */
+static void choose(void)
 {
   enum { FEW_DIMS = 2, FEW_OPERATIONS = 1000 };
-  if (!graph->automatic) return;
-  asked = graph->automatic;
-  rest = passes;
-  graph->automatic = NULL;
-  if (!make_space(asked->dims).ndim) return; /* one rank */
   struct tried_solutions *t = alloc(sizeof *t);
   t->n = 1;
   t->list[0] = choose_placements(asked, FIRST_CAUTION, false);
@@ -163,4 +161,73 @@ void decide_placements(void (*passes)(void))
   if (asked->memory) *best = fit_memory(*best, &t->outcome[t->best]);
   if (!best->is_exact) ended_early("auto", "the cheapest placements", 1, "table of costs");
   add_styles_of(best, asked);
+}
+
+/* ------------------------------------------------------- the dimension of styles beside auto() */
+
+/* Of which auto() finds it: those that all of them may have. line: of one of them. */
+static unsigned open_dims(int *line)
+{
+  unsigned dims = 0;
+  for (int i = 0; i < graph->nstyle; i++) {
+    const struct style *s = &graph->style[i];
+    if (!s->among) continue;
+    dims = *line == NONE ? s->among : dims & s->among;
+    *line = s->line;
+  }
+  if (*line != NONE && !dims)
+    plan_error(*line,
+               "the styles beside auto() are over one dimension of the mesh, and other styles "
+               "leave them none: give them a dimension, as in parallelize(model, mesh.%s, ...)",
+               printable(graph->mesh.name[graph->mesh.ndim - 1]));
+  return dims;
+}
+
+static void set_open_dim(int d)
+{
+  for (int i = 0; i < graph->nstyle; i++)
+    if (graph->style[i].among) graph->style[i].mesh_dim = d;
+}
+
+static void try_choice(void)
+{
+  choose();
+  count_received();
+  rest();
+}
+
+/* Styles that stand beside auto() over several dimensions are over the one with the best choice. */
+static void find_dim_of_styles(void)
+{
+  int line = NONE, best = NONE, n = 0;
+  const unsigned dims = open_dims(&line);
+  struct outcome least = {0};
+  for (int d = 0; d < graph->mesh.ndim; d++) n += dims >> d & 1 && graph->mesh.size[d] > 1;
+  for (int d = graph->mesh.ndim - 1; d >= 0; d--) {
+    if (!(dims >> d & 1) || (n && graph->mesh.size[d] == 1)) continue;
+    set_open_dim(d);
+    const struct outcome o = n > 1 ? end_trial(begin_trial_of(try_choice)) : least;
+    if (best == NONE || is_better(&o, &least)) {
+      least = o;
+      best = d;
+    }
+  }
+  if (best == NONE) return;
+  set_open_dim(best);
+  plan_options->notes =
+      text("%s%s:%d: note: the styles beside auto() are over %s\n",
+           plan_options->notes ? plan_options->notes : "", file_of_line(plan_options->path, line),
+           line % LINES_OF_FILE, printable(graph->mesh.name[best]));
+  for (int i = 0; i < graph->nstyle; i++) graph->style[i].among = 0;
+}
+
+void decide_placements(void (*passes)(void))
+{
+  if (!graph->automatic) return;
+  asked = graph->automatic;
+  rest = passes;
+  graph->automatic = NULL;
+  find_dim_of_styles();
+  if (!make_space(asked->dims).ndim) return; /* one rank */
+  choose();
 }

@@ -131,10 +131,13 @@ static bool same_numbers(const struct op *a, const struct op *b)
          a->custom == b->custom;
 }
 
+/* Moves are equal whichever style asks for them: what one layer asks for may be what follows the
+   last one asks for. */
 static bool same_op(struct outlining *o, const struct op *a, const struct op *b)
 {
-  if (a->kind != b->kind || a->nin != b->nin || a->line != b->line ||
-      a->recomputed != b->recomputed || a->last_batch != b->last_batch)
+  const bool same_line = a->line == b->line || (a->why && b->why);
+  if (a->kind != b->kind || a->nin != b->nin || !same_line || a->recomputed != b->recomputed ||
+      a->last_batch != b->last_batch)
     return false;
   if (!a->equation != !b->equation || (a->equation && strcmp(a->equation, b->equation)))
     return false;
@@ -508,7 +511,7 @@ static void forget_folding(struct before_folding *b)
 static void fold_range(struct outlining *o, struct iteration_range *run)
 {
   enum { FEW = 8 };
-  static const double MOST_PART = 0.5;
+  static const double MOST_PART = 0.75;
   if (run->count < FEW) {
     find_regions_of(o, run);
     return;

@@ -59,6 +59,7 @@ struct layout_request {
 struct style {
   const char *name; /* "Rowwise" */
   int module, mesh_dim, line;
+  unsigned among; /* until auto() has found mesh_dim: a bit for each dimension that it may be */
   int nrequest;
   struct layout_request *request;
 };

@@ -560,25 +560,41 @@ static struct list *styles_of(int module)
   return &of[module];
 }
 
+/* What both styles of a module place: the first one's request; or NULL. */
+static const struct layout_request *placed_by_both(const struct style *s, const struct style *other)
+{
+  for (int k = 0; k < s->nrequest; k++)
+    for (int j = 0; j < other->nrequest; j++) {
+      const struct layout_request *a = &s->request[k], *b = &other->request[j];
+      if (a->what == b->what && a->index == b->index && a->value == b->value) return a;
+    }
+  return NULL;
+}
+
+/* Whether the two, which place the same, can be over different dimensions. A style of several
+   dimensions keeps those that the other one is not over. All of these get the same one. */
+static bool differ(struct style *s, struct style *other)
+{
+  if (!s->among && !other->among) return s->mesh_dim != other->mesh_dim;
+  if (s->among && other->among) return false;
+  struct style *open = s->among ? s : other;
+  open->among &= ~(1u << (open == s ? other : s)->mesh_dim);
+  return open->among;
+}
+
 void place_by_style(struct style s)
 {
+  static const char *const what[] = {[REQUEST_PARAMETER] = "the parameters",
+                                     [REQUEST_INPUT] = "an input",
+                                     [REQUEST_OUTPUT] = "an output"};
   const struct list *styles = styles_of(s.module);
   for (int i = 0; i < styles->n; i++) {
-    const struct style *other = &graph->style[styles->at[i]];
-    if (other->mesh_dim != s.mesh_dim) continue;
-    for (int k = 0; k < s.nrequest; k++) {
-      const struct layout_request *w = &s.request[k];
-      static const char *const what[] = {[REQUEST_PARAMETER] = "the parameters",
-                                         [REQUEST_INPUT] = "an input",
-                                         [REQUEST_OUTPUT] = "an output"};
-      for (int j = 0; j < other->nrequest; j++)
-        if (other->request[j].what == w->what && other->request[j].index == w->index &&
-            other->request[j].value == w->value)
-          plan_error(s.line, "%s and the %s of line %d both place %s of '%s' over %s", s.name,
-                     other->name, other->line, what[w->what],
-                     printable(graph->module[s.module].path),
-                     printable(graph->mesh.name[s.mesh_dim]));
-    }
+    struct style *other = &graph->style[styles->at[i]];
+    const struct layout_request *w = placed_by_both(&s, other);
+    if (w && !differ(&s, other))
+      plan_error(s.line, "%s and the %s of line %d both place %s of '%s' over %s", s.name,
+                 other->name, other->line, what[w->what], printable(graph->module[s.module].path),
+                 printable(graph->mesh.name[s.mesh_dim]));
   }
   add(styles_of(s.module), graph->nstyle);
   GROW(graph->style, graph->nstyle, graph->style_room);

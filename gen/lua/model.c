@@ -232,7 +232,7 @@ struct pending_request {
 };
 struct pending_style {
   const char *name;
-  int line, dim; /* by the plan's count of the mesh dimensions */
+  int line, dim; /* by the plan's count of the mesh dimensions; below 0: one of several */
   const struct made *module;
   int nrequest;
   struct pending_request request[];
@@ -295,8 +295,9 @@ static struct pending_style *push_style(lua_State *L, const struct made *m, int 
 }
 static int apply_style(lua_State *L);
 
-/* The style along a dimension of the graph's mesh. A parameter in parts has a request for each. */
-static struct style lowered_style(const struct pending_style *p, int mesh_dim)
+/* The style along a dimension of the graph's mesh; or, of several, along one that auto() finds. A
+   parameter in parts has a request for each. */
+static struct style lowered_style(const struct pending_style *p, int mesh_dim, unsigned among)
 {
   int n = 0;
   for (int w = 0; w < p->nrequest; w++)
@@ -304,6 +305,7 @@ static struct style lowered_style(const struct pending_style *p, int mesh_dim)
   struct style s = {.name = p->name,
                     .module = p->module->index,
                     .mesh_dim = mesh_dim,
+                    .among = among,
                     .line = p->line,
                     .request = alloc((size_t)n * sizeof *s.request)};
   for (int w = 0; w < p->nrequest; w++) {
@@ -318,7 +320,7 @@ static struct style lowered_style(const struct pending_style *p, int mesh_dim)
 }
 
 /* lower_styles({[dimension] = {dimension of the graph's mesh ...}}): adds the styles to the
-   graph. */
+   graph. Those of a dimension below 0 are along one of its dimensions, others along each. */
 static int lower_styles(lua_State *L)
 {
   enum { DIMS = 1, ALL };
@@ -330,9 +332,14 @@ static int lower_styles(lua_State *L)
       plan_fails("%s of line %d is for a %s that is not part of the model", p->name, p->line,
                  p->module->class_name);
     lua_rawgeti(L, DIMS, p->dim);
+    unsigned among = 0;
+    int last = NONE;
     for (lua_Integer k = 1; lua_rawgeti(L, -1, k) != LUA_TNIL; k++, lua_pop(L, 1)) {
-      place_by_style(lowered_style(p, (int)luaL_checkinteger(L, -1)));
+      last = (int)luaL_checkinteger(L, -1);
+      among |= 1u << last;
+      if (p->dim >= 0) place_by_style(lowered_style(p, last, 0));
     }
+    if (p->dim < 0) place_by_style(lowered_style(p, last, among));
   }
   return 0;
 }

@@ -46,18 +46,24 @@ static int definitions(lua_State *L)
   return 2;
 }
 
-/* check_definitions({name, ...}, {[earlier name] = name}): each -D is one of these settings. */
+static bool lists_name(lua_State *L, int list, const char *name)
+{
+  bool found = false;
+  for (int k = 1; k <= (int)lua_rawlen(L, list) && !found; k++) {
+    lua_rawgeti(L, list, k);
+    found = !strcmp(lua_tostring(L, -1), name);
+    lua_pop(L, 1);
+  }
+  return found;
+}
+
+/* check_definitions({name, ...}, {[earlier name] = name}, {name, ...}): each -D is one of these
+   settings, or of the last ones. */
 static int check_definitions(lua_State *L)
 {
   for (int i = 0; i < options.ndefinition; i++) {
     const struct definition *d = &options.definition[i];
-    bool found = false;
-    for (int k = 1; k <= (int)lua_rawlen(L, 1) && !found; k++) {
-      lua_rawgeti(L, 1, k);
-      found = !strcmp(lua_tostring(L, -1), d->name);
-      lua_pop(L, 1);
-    }
-    if (found) continue;
+    if (lists_name(L, 1, d->name) || lists_name(L, 3, d->name)) continue;
     if (lua_getfield(L, 2, d->name) == LUA_TSTRING) {
       sandbox->line = 0;
       plan_fails("-D %s=%s: the setting is called %s now", d->name, d->value, lua_tostring(L, -1));

@@ -70,7 +70,7 @@ static void print_head(const struct found *f)
          f->was_ended ? "; the search was ended early" : "");
   for (int i = 0; i < s->n; i++)
     if (s->at[i].refused && s->at[i].n == 1)
-      printf("%s is not varied: %s\n", printable(s->at[i].name), printable(s->at[i].refused));
+      printf("%s is not varied: %s\n", printable(s->at[i].name), s->at[i].refused);
 }
 
 void print_found(const struct found *f)

@@ -27,6 +27,7 @@ enum {
   MOST_REFINED = 8,
   MOST_SMALL_REFINED = 16,
   WITHIN_MEMORY = 2,
+  ROUNDS_WITHIN_MEMORY = 2,
   MOST_KEPT = 6000,
   MOST_LISTED = 24000,
   KEPT_OF_MESH = 30,
@@ -155,8 +156,8 @@ static void learn_machine(struct search *s)
     if (as_it_is.to->is_there) {
       space->batch_at = NONE;
       space->batch = as_it_is.to->samples;
-      job = as_it_is;
     }
+    job = as_it_is;
   }
   if (!job.to->is_there) refuse_plan(job.to);
   take_machine(space, job.to);
@@ -997,39 +998,51 @@ static void take_choices(const struct found *f, struct candidate *c)
     if (f->space->at[i].kind == SEARCH_CHOICE) c->v[i] = f->tried[best].v[i];
 }
 
-/* Whether less recomputation could save a part of the time that is worth the trials. */
-static bool may_save_time(const struct search *s, const struct candidate *c, int again)
+/* The part of its time that a tried one would take at least if it made nothing again. */
+static double least_part(const struct search *s, const struct candidate *c, int again)
 {
-  static const double WORTH = 1.02;
-  const double *least = &s->probes.of[0].batch_seconds;
-  return s->probes.of[c->v[again] % MOST_PROBED].batch_seconds > WORTH * *least;
+  return s->probes.of[0].batch_seconds / s->probes.of[c->v[again] % MOST_PROBED].batch_seconds;
 }
 
-/* Recomputation within memory: of the candidates that are quicker than the best and do not fit, and
-   of the best itself if it makes much again. The quickest come first. */
+/* The least that the tried one may take with recomputation within memory; infinite: not less than
+   it takes, or so little less that the trials are not worth it. */
+static double least_within_memory(const struct search *s, int i, int again)
+{
+  static const double WORTH = 1 / 1.02;
+  const struct candidate *c = &s->found->tried[i];
+  const struct evaluated *o = outcome_at(c->tried);
+  if (!candidate_fits(s->space, o)) return o->step.seconds;
+  const double part = least_part(s, c, again);
+  return part > WORTH || only_makes_more_again(s, c) ? INFINITY : o->step.seconds * part;
+}
+
+/* Recomputation within memory: of the candidates that may be quicker than the best with it, those
+   that do not fit and those that make much again. The quickest come first. */
 static void try_within_memory(struct search *s)
 {
-  struct found *f = s->found;
+  const struct found *f = s->found;
   const int again = s->space->of_kind[SEARCH_RECOMPUTE];
   if (again == NONE || s->space->at[again].pinned || f->best == NONE) return;
   const int value = s->space->at[again].within_memory;
   if (value == NONE) return;
-  const double most = best_seconds(f);
-  struct near near = {.s = s};
-  for (int i = 0; i < f->n; i++) {
-    const struct evaluated *o = outcome_at(f->tried[i].tried);
-    if (!o->is_there || o->step.seconds > most) continue;
-    if (candidate_fits(s->space, o) && (i != f->best || !may_save_time(s, &f->tried[i], again)))
-      continue;
-    struct candidate c = f->tried[i];
-    c.v[again] = (unsigned char)value;
-    take_choices(f, &c);
-    const int before = near.n;
-    add_near(&near, c);
-    if (near.n > before) near.at[before].order = o->step.seconds;
+  for (int round = 0; round < ROUNDS_WITHIN_MEMORY && !search_is_over(); round++) {
+    const double most = best_seconds(f);
+    struct near near = {.s = s};
+    for (int i = 0; i < f->n; i++) {
+      if (!outcome_at(f->tried[i].tried)->is_there) continue;
+      const double least = least_within_memory(s, i, again);
+      if (least > most) continue;
+      struct candidate c = f->tried[i];
+      c.v[again] = (unsigned char)value;
+      take_choices(f, &c);
+      const int before = near.n;
+      add_near(&near, c);
+      if (near.n > before) near.at[before].order = least;
+    }
+    if (!near.n) return;
+    sort_near(&near);
+    try_candidates(s, near.at, near.n < WITHIN_MEMORY ? near.n : WITHIN_MEMORY);
   }
-  sort_near(&near);
-  try_candidates(s, near.at, near.n < WITHIN_MEMORY ? near.n : WITHIN_MEMORY);
 }
 
 /* Recomputation within memory takes trials of its own, which a reason is not worth: the quickest

@@ -136,6 +136,8 @@ static void take_message(struct worker *w, struct evaluated *to)
   const size_t n = fread(all, 1, sizeof all - 1, w->messages);
   all[n] = 0;
   all[strcspn(all, "\n")] = 0;
+  for (char *c = all; *c; c++) /* for terminals */
+    if ((unsigned char)*c < ' ' || *c == 0x7f) *c = ' ';
   static const char own[] = "tpgen: ", word[] = "error: ";
   char *from = strncmp(all, own, strlen(own)) != 0 ? all : all + strlen(own);
   const char *error = strstr(from, word);

@@ -1,11 +1,12 @@
 -- auto(): over a mesh of one, two and three dimensions, of a small language model with grouped queries: placements
--- that tpgen finds compute what one rank does.
+-- that tpgen finds, also beside styles that the plan states, compute what one rank does.
 -- mesh: a=2
 -- mesh: a=2 b=2
 -- mesh: a=4 b=2
 -- mesh: a=3 b=2
 -- mesh: a=2 b=2 c=2
 -- mesh: a=4 limit=30000
+-- mesh: a=2 b=2 pinned=true
 -- sanitized: a=2 b=2
 local a, b, c = args.a or 1, args.b or 1, args.c or 1
 local mesh = device_mesh{{"a", a}, {"b", b}, {"c", c}}
@@ -44,7 +45,9 @@ local Model = nn.module("Model", function(self)
 end)
 local batch = {input = randint(0, vocab){batch_size, sequence, dtype = "int64"}, target = randint(0, vocab){batch_size, sequence, dtype = "int64"}}
 batch = distribute(batch, mesh.a, Shard(0))
-local model = parallelize(Model(), mesh, auto{parameters = args.limit})
+local placements = auto{parameters = args.limit}
+if args.pinned then placements = {["layers.*.attention.wq"] = Colwise(), ["layers.*.network.w2"] = Rowwise(), ["**"] = placements} end
+local model = parallelize(Model(), mesh, placements)
 return train{
   model = model, batch = batch,
   loss = function(y, k) return F.cross_entropy(y:flatten(0, 1), k.target:flatten()) end,

@@ -1,5 +1,6 @@
 -- A stack of blocks of two products, for tests/scripts/passes/auto.sh: -D styles=FILE.lua gives the model its styles in
--- the place of auto(). The rows of the input are cut over each dimension of the mesh where `rows` has an m.
+-- the place of auto(); -D stated=DIMENSION states w1's beside them. The rows of the input are cut over each dimension of
+-- the mesh where `rows` has an m.
 local m, h, f, layers, limit, memory = args.m or 64, args.h or 16, args.f or 64, args.layers or 2, args.parameters, args.memory
 local sizes = {}
 for n in string.gmatch(tostring(args.mesh or 2), "%d+") do sizes[#sizes + 1] = {string.char(97 + #sizes), math.tointeger(tonumber(n))} end
@@ -22,8 +23,11 @@ for i, letter in ipairs{string.byte(args.rows or "m", 1, -1)} do
   if letter == 109 then distribute(batch, mesh[string.char(96 + i)], Shard(0)) end
 end
 local model = Model()
+if args.stated and args.styles then parallelize(model, mesh[args.stated], {["layers.*.w1"] = Colwise()}) end
 if args.styles then
   require(args.styles)(model, mesh)
+elseif args.stated then
+  parallelize(model, mesh, {["layers.*.w1"] = Colwise(), ["**"] = auto()})
 else
   parallelize(model, mesh, auto{parameters = limit, memory = memory})
 end

@@ -26,6 +26,11 @@ same_by_hand shards -D mesh=4 -D m=512 -D parameters=4096
 same_by_hand both -D mesh=2,2 -D rows=mm -D parameters=4096
 in_ci same_by_hand cube -D mesh=2,2,2 -D rows=mmR -D parameters=2048
 
+# A style that stands beside auto() over several dimensions: it stays, over the one that is said.
+same_by_hand stated -D mesh=2,2 -D rows=mR -D stated=b
+grep -q 'the styles beside auto() are over b' "$WORK/stated/log" || fail "stated: $(< "$WORK/stated/log")"
+grep -q 'w1.weight .*S(0) *:[0-9]* Colwise' "$WORK/stated/auto/plan.txt" || fail "stated: w1 has another style"
+
 # A limit holds: the parameters of a rank, by its map of memory.
 held() { sed -n 's/.*"parameters": *\([0-9]*\),$/\1/p' "$WORK/$1/auto/plan.json" | tail -n 1; }
 for name in tensor shards both; do
@@ -42,6 +47,26 @@ total() { sed -n 's/.*"total": *\([0-9]*\),\{0,1\}$/\1/p' "$WORK/$1/plan.json" |
 # Where the rows are many the weights are gathered, where they are few the rows are.
 grep -q fully_shard "$WORK/shards/styles.lua" || fail "512 rows: the weights are not gathered"
 finds fully_shard < "$WORK/tensor/styles.lua" && fail "64 rows: the weights are gathered"
+
+# Mixtures of experts: what a block more moves, at most so many bytes: each of its rows there and back, their gradients, and how
+# many rows each expert has; or, of many tokens, the weights.
+received() { python3 -c 'import json, sys; print(sum(c["received"] * c["times"] for c in json.load(open(sys.argv[1]))["collectives"]))' "$1"; }
+moved_by_block() { # BYTES LIMIT ARGUMENTS...
+  local most=$1 limit=$2 layers bytes
+  shift 2
+  for layers in 4 5; do
+    "$TPGEN" tests/equal/auto_experts.lua -o "$WORK/experts$layers" -D a=4 -D layers=$layers -D limit=$((limit * layers)) "$@" 2> "$WORK/log" ||
+      { fail "experts, $*: $(< "$WORK/log")"; return; }
+  done
+  bytes=$(($(received "$WORK/experts5/plan.json") - $(received "$WORK/experts4/plan.json")))
+  [ "$bytes" -le "$most" ] || fail "experts, $*: a block moves $bytes bytes, not $most"
+}
+if command -v python3 > /dev/null; then
+  moved_by_block $((6144 + 24)) 8192
+  in_ci moved_by_block $((768 + 24)) 8192 -D m=8
+  in_ci moved_by_block 36864 4096 -D m=2048 -D e=4
+  in_ci moved_by_block 9216 8192 -D rows=R
+fi
 
 # exhaustive NAME=VALUE...: all placements, a program each.
 exhaustive() {

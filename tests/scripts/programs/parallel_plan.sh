@@ -102,6 +102,12 @@ with --search
 grep -q '^\* ' "$WORK/with.log" || fail "--search prints no table"
 with --dump=plan
 
+# ---- -D pins in a plan that declares settings of its own
+archive=(plans/torch_export.lua -D model=tests/golden/torch_export/vit.pt2)
+"$TPGEN" "${archive[@]}" -D auto=true -D pp=2 --cluster "$WORK/two.json" -o "$WORK/archive" --ranks 0 > "$WORK/archive.table" 2>&1 ||
+  fail "-D pp=2 of an archive: $(cat "$WORK/archive.table")"
+[ "$(value "$WORK/archive/search.json" 'd["best"]["settings"]["pp"]')" = 2 ] || fail "-D pp=2 of an archive did not stay"
+
 # refuses WORDS PLAN ARGUMENTS...
 refuses() {
   if "$TPGEN" "${@:2}" -o "$WORK/refused" > "$WORK/refused.log" 2>&1; then
@@ -116,5 +122,7 @@ refuses "tp must be" tests/plans/parallel_plan/plan.lua -D tp=none --cluster dgx
 refuses "use all 8 devices" tests/plans/parallel_plan/plan.lua -D tp=3 --cluster dgx-h100
 refuses "train's parallel says checkpoint, and so does train" tests/plans/parallel_plan/plan.lua -D both=true --cluster dgx-h100
 refuses "this mesh is given" tests/plans/parallel_plan/plan.lua -D given=true
+refuses "the plan has no setting 'pp'" "${archive[@]}" -D pp=2
+refuses "is a search of its own" "${archive[@]}" -D auto=true --search --cluster dgx-h100
 refuses "is a search of its own" tests/plans/parallel_plan/plan.lua -D searched=true --search --cluster dgx-h100
 finish

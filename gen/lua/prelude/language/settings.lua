@@ -201,7 +201,8 @@ function plan.settings(rows, known)
     __newindex = function() fail("settings have the values that the command line gives: a plan cannot change them") end,
     __metatable = false,
   })
-  core.check_definitions(base.setting_names, renamed)
+  base.earlier_names = renamed
+  core.check_definitions(base.setting_names, renamed, base.parallel_names) -- those of train's parallel: with_parallel
   for _, name in ipairs(base.pinned or {}) do
     if not all[name] then
       fail("pin: the plan has no setting '%s'%s", name, core.suggestion(name, base.setting_names))

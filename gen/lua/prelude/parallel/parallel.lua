@@ -563,9 +563,27 @@ local function apply(modules, dim, s)
   for _, module in ipairs(style.prepare and modules or {}) do style.prepare(module) end
 end
 
+-- Styles beside auto() over several dimensions of the mesh are over one of these, which auto() finds: as a dimension
+-- they have -1, -2 ..., the place of these dimensions here.
+local alternatives = {}
+
+local function has_auto(styles)
+  for _, value in pairs(styles) do
+    if base.kind(value) == "automatic" or base.kind(value) == "table" and has_auto(value) then return true end
+  end
+  return false
+end
+
+local function dimension_of_styles(dims, styles)
+  if #dims == 1 then return dims[1] end
+  if not has_auto(styles) then return nil end
+  alternatives[#alternatives + 1] = dims
+  return -#alternatives
+end
+
 -- A nested plan is for the modules that its key matches: below those in `inside`, which matched the
--- prefix.
-local function walk(module, dims, t, prefix, inside, mesh)
+-- prefix. dim: nil where the mesh has several, and no style may be.
+local function walk(module, dims, dim, t, prefix, inside, mesh)
   for key, value in pairs(t) do
     if type(key) ~= "string" then
       fail('parallelize: the key of a style must be a pattern of names, as ["layers.*.w1"], not %s',
@@ -579,7 +597,7 @@ local function walk(module, dims, t, prefix, inside, mesh)
     local found = core.matching(inside, key)
     if #found == 0 then nothing_matches(pattern, module) end
     if base.kind(value) == "style" then
-      apply(found, one_dimension(mesh, "parallelize"), value)
+      apply(found, dim or one_dimension(mesh, "parallelize"), value)
     elseif base.kind(value) == "automatic" then
       base.leave_to_auto(found, dims, value)
     else
@@ -587,7 +605,7 @@ local function walk(module, dims, t, prefix, inside, mesh)
         fail("parallelize: '%s' must get a style such as Colwise(), auto(), or a table of them, not %s",
           pattern, base.a(value))
       end
-      walk(module, dims, value, pattern .. ".", found, mesh)
+      walk(module, dims, dim, value, pattern .. ".", found, mesh)
     end
   end
 end
@@ -612,7 +630,8 @@ local function note_async(module, dim, options)
 end
 
 --- parallelize(module, mesh, styles, options?): gives modules their styles, or auto(), by patterns of their names:
---- `{["layers.*.w1"] = Colwise()}`; or one style for the module itself. Gives the module.
+--- `{["layers.*.w1"] = Colwise()}`; or one style for the module itself. Gives the module. Over a mesh of several
+--- dimensions styles stand beside auto(), which finds the one that they are over.
 ---   async_tp: true, or a number of pieces: gathers and reductions travel in pieces, beside the products
 plan.parallelize = core.unwatched(function(module, mesh, styles, options)
   base.expect(module, "module", "the first argument of parallelize")
@@ -632,7 +651,7 @@ plan.parallelize = core.unwatched(function(module, mesh, styles, options)
       fail("the third argument of parallelize must be a style or a table of them, not %s",
         base.a(styles))
     end
-    walk(module, dims, styles, "", {module}, mesh)
+    walk(module, dims, dimension_of_styles(dims, styles), styles, "", {module}, mesh)
   end
   return module
 end)
@@ -654,6 +673,7 @@ end
 base.lower_styles = core.unwatched(function()
   local dims = {}
   for _, dim in ipairs(every_dimension()) do dims[dim] = base.dims_in_graph{dim} end
+  for i, of_styles in ipairs(alternatives) do dims[-i] = base.dims_in_graph(of_styles) end
   for _, s in ipairs(styled) do
     for _, module in ipairs(s[1]) do base.style_adapter(module, s[2], s[3]) end
   end

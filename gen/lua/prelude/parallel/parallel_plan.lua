@@ -45,7 +45,8 @@ base.read_setting_rows(ROWS, rows)
 -- What is no number and no choice, and is not varied.
 local FURTHER = {"cluster", "memory", "styles", "units", "split"}
 base.parallel_keys = {}
-for _, row in ipairs(rows) do base.parallel_keys[#base.parallel_keys + 1] = row.name end
+base.parallel_names = {}
+for i, row in ipairs(rows) do base.parallel_keys[i], base.parallel_names[i] = row.name, row.name end
 table.move(FURTHER, 1, #FURTHER, #base.parallel_keys + 1, base.parallel_keys)
 
 -- ------------------------------------------------------------------------------- the model's parts
@@ -319,6 +320,7 @@ end
 -- Called by train: cuts the model and the batch, and gives train's options with those that `parallel` makes.
 function base.with_parallel(train)
   if train.parallel == nil then
+    if base.setting_names then core.check_definitions(base.setting_names, base.earlier_names, {}) end
     if pinned then fail("pin_parallel is for train's parallel: write train{parallel = auto{}}") end
     return train
   end
