@@ -112,10 +112,8 @@ OP(maximum,        "...,...->...",         "ab:max|a:max|b:max|a:min|b:min", max
    "$a > $b ? $a : $a <= $b ? $b : $a + $b", "")
 OP(minimum,        "...,...->...",         "ab:min|a:min|b:min|a:max|b:max", minimum_grad, "",
    "$a < $b ? $a : $a >= $b ? $b : $a + $b", "")
-OP(pow,            "...,...->...",         "",             pow_grad,           "", "powf($a, $b)",
-   "")
-OP(power,          "...->...",             "",             power_grad,         "", "powf($a, $s)",
-   "")
+OP(pow,            "...,...->...",         "",             pow_grad,      "", "powf($a, $b)", "")
+OP(power,          "...->...",             "",             power_grad,    "", "powf($a, $s)", "")
 OP(neg,            "...->...",             "a",            neg_grad,           "", "-$a", "")
 OP(scale,          "...->...",             "a",            scale_grad,         "", "$s * $a", "")
 OP(abs,            "...->...",             "",             abs_grad,           "", "fabsf($a)", "")

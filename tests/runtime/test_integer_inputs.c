@@ -19,15 +19,13 @@ enum { NARROW, WIDE, TRUTH, DRAWN, TENSORS, ROWS = 3, COLUMNS = 2, ALL = ROWS * 
 #define INPUT_OF(text, of_type, ...)                                                               \
   {                                                                                                \
     {text, NULL}, {NULL, NULL}, 1, BATCH, of_type, 0, 0, 2, {ROWS, COLUMNS}, {ROWS, COLUMNS},      \
-    {                                                                                              \
-      __VA_ARGS__                                                                                  \
-    }                                                                                              \
+        __VA_ARGS__                                                                                \
   }
 static struct tensor tensors[TENSORS] = {
-    [NARROW] = INPUT_OF("narrow", I32, CONSTANT, 0, 0),
-    [WIDE] = INPUT_OF("wide", I64, CONSTANT, 0, 0),
-    [TRUTH] = INPUT_OF("truth", BOOL, CONSTANT, 0, 0),
-    [DRAWN] = INPUT_OF("drawn", I32, UNIFORM, -2, 5),
+    [NARROW] = INPUT_OF("narrow", I32, {CONSTANT, {0}}),
+    [WIDE] = INPUT_OF("wide", I64, {CONSTANT, {0}}),
+    [TRUTH] = INPUT_OF("truth", BOOL, {CONSTANT, {0}}),
+    [DRAWN] = INPUT_OF("drawn", I32, {UNIFORM, {-2, 5}}),
 };
 static const struct index_use uses[] = {
     {"embedding", 4, 10, false, 0, NARROW, {0, 1}, {ROWS, 1}}, // the second column alone
