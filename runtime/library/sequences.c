@@ -36,7 +36,7 @@ static bool has_slot(struct library *m, int slot)
 static bool is_token(struct library *m, int token)
 {
   const struct member *tokens = tensor_called(m, "decode.tokens");
-  const int below = (int)program->tensors[tokens->row].init.b;
+  const int below = (int)program->tensors[tokens->row].init.of[1];
   if (token < 0 || token >= below)
     return failed(&m->error, "%d is not a token: they are 0 to %d", token, below - 1);
   return true;
