@@ -46,6 +46,23 @@ if archive then
   local about
   model, about = torch_export(args.model, {batch = 1, tokens = context})
   vocab = about.outputs[1].shape[3]
+  -- A prompt is not filled up: a mask of padding, which some are exported with, is all ones.
+  local masks, forward = {}, model.forward
+  for i = 2, #about.inputs do
+    local input = about.inputs[i]
+    if not string.find(input.name, "mask") or #input.shape ~= 2 or input.shape[2] ~= context then
+      error(args.model .. ": its input '" .. input.name .. "' is not known here: export the model with tokens alone, or tokens "
+        .. "and a mask of padding")
+    end
+    masks[#masks + 1] = input
+  end
+  if #masks > 0 then
+    function model:forward(tokens)
+      local given = {}
+      for i, input in ipairs(masks) do given[i] = F.ones(input.shape, {dtype = input.dtype}) end
+      return forward(self, tokens, table.unpack(given))
+    end
+  end
   names = hugging_face.without_wrapper(about.modules)
   if tp > 1 then parallelize(model, mesh.tp, auto()) end
 else

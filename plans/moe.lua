@@ -65,6 +65,9 @@ local dim, n_layers, n_heads, n_kv_heads, head_dim = args.dim, args.n_layers, ar
 local vocab, seq = args.vocab, args.seq
 local latent, rotated = known.latent, known.latent and known.latent.rope or head_dim
 local dense = known.dense or 0 -- so many layers come first that have a plain network and no experts
+if dense >= n_layers then
+  error(string.format("the first %d layers have no experts, and there are %d: plans/causal_lm.lua trains such a model", dense, n_layers))
+end
 local theta, eps, tied = args.theta, args.eps, args.tied
 local norms, window, aux_loss = args.norms, args.window, args.aux_loss
 local p = parallel.open(args)

@@ -62,7 +62,8 @@ static void check_queries(int id, int64_t rank)
   nth_part(op->in[0], 0, &n);
   nth_part(op->in[1], 0, &nkeys);
   /* Without a shared part, the latent itself may be a concatenation. */
-  require(n == 1 || n == nkeys, id, "its queries have other parts than its keys");
+  require(n == nkeys || (n == 1 && features(op->in[1]) == rank), id,
+          "its queries have other parts than its keys");
   for (int i = 0; i < n; i++) {
     int of, own = nth_part(op->in[0], i, &n);
     if (i == 0) {

@@ -137,6 +137,16 @@ static char *example_of(const struct stacks *tensors)
   return b.text;
 }
 
+/* Of the logits of a model that generates; else 0. */
+static int64_t vocabulary(void)
+{
+  for (int v = 0; v < graph->nvalue && plan_options->generate.slots; v++) {
+    const struct shape s = graph->value[v].shape;
+    if (graph->value[v].is_output) return s.size[s.ndim - 1];
+  }
+  return 0;
+}
+
 static void add_filled(const char *file, const char *template, const struct stacks *tensors)
 {
   const char *name = model_library();
@@ -159,7 +169,9 @@ static void add_filled(const char *file, const char *template, const struct stac
                      inputs_list, "outputs_list", outputs_list, "inputs_table", table, "smaller",
                      smaller ? "True" : "False", "example", example_of(tensors), "in_memory",
                      target->streams ? "False" : "True", "data", target_syntax()->library_data,
-                     "source", target->source, NULL);
+                     "source", target->source, "slots", text("%d", plan_options->generate.slots),
+                     "context", text("%d", plan_options->generate.context), "vocabulary",
+                     text("%" PRId64, vocabulary()), NULL);
   add_file(file, whole, strlen(whole), false);
 }
 
@@ -175,9 +187,6 @@ void add_library_files(const struct stacks *tensors)
 {
   const char *name = model_library();
   if (!name) return;
-  if (plan_options->generate.slots)
-    plan_error(plan_options->train_line,
-               "a plan that generates makes a program, and no library yet");
   if (options.first_rank > 0 || options.last_rank < world_size() - 1)
     plan_error(0, "a library has all ranks: leave out --ranks");
   add_filled(text("%s.h", name), "library.h", tensors);

@@ -8,8 +8,7 @@
              TEXT            a text, in quotes unless it is a plain word; MEASURED: of a device.json
              VALUE MODULE FUNCTION OP   its name in the dump; for OP the label @1 of its line
              ORDER           dimensions, outermost first: 1,0,2; the others a word of an enum
-   member  In the struct.
-   word    Before the field. A usual field is left out: see usual_op and usual_value. */
+   member, word   In the struct, and before the field. Usual fields are left out (usual_op). */
 #ifndef TPGEN_DUMP_FIELDS_H
 #define TPGEN_DUMP_FIELDS_H
 
@@ -297,6 +296,7 @@
   FIELD(INIT,      init.kind,     "init")   \
   FIELD(REAL,      init.a,        "init_a") \
   FIELD(REAL,      init.b,        "init_b") \
+  FIELD(REAL,      init.low,      "init_low") FIELD(REAL, init.high, "init_high") \
   FIELD(INT,       unit,          "unit") \
   FIELD(INT,       optimizer,     "optimizer") \
   FIELD(INT,       style,         "style")  \
@@ -322,8 +322,7 @@
   FIELD(VALUE,     storage,       "in_place_of") \
   FIELD(LONG,      offset,        "at")     \
   FIELD(INT,       in_flight,     "in_flight") \
-  FIELD(INT,       first,         "lives_from") \
-  FIELD(INT,       last,          "to_point") \
+  FIELD(INT,       first,         "lives_from") FIELD(INT, last, "to_point") \
   FIELD(LONG,      slice,         "slices_of") \
   FIELD(INT,       depth,         "kept_values") \
   FIELD(INT,       made,          "made_at") \
@@ -341,7 +340,8 @@
 #define REDUCTION_WORDS "sum", "max", "min"
 #define ITERATION_WORDS "first", "last", "next", "previous", "in_last"
 #define INIT_WORDS \
-  "constant", "uniform", "normal", "tokens", "present", "normal_rows", "nested"
+  "constant", "uniform", "normal", "tokens", "present", "normal_rows", "trunc_normal", \
+  "orthogonal", "sparse", "dirac", "nested"
 #define LAST_BATCH_WORDS "not_given", "smaller", "dropped"
 #define PREFETCH_WORDS  "where_it_pays", "nothing", "all"
 #define BUCKETING_WORDS "by_unit", "greedy", "none"

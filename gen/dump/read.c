@@ -201,7 +201,7 @@ static void read_call(void)
       if (!read_call_field(&c)) unexpected("a field of a call, or the line's end");
       continue;
     }
-    if ((in ? c.nin : c.nout) == MAX_INPUTS) unexpected("the line's end");
+    if ((in ? c.nin : c.nout) == MAX_CALL_TENSORS) unexpected("the line's end");
     *(in ? &c.in[c.nin++] : &c.out[c.nout++]) = read_VALUE();
   }
   GROW(graph->call, graph->ncall, graph->call_room);

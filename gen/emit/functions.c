@@ -447,8 +447,8 @@ static char *entries_text(int rank)
       "static void enter_decode(void)\n{\n%s}\n\n"
       "static const struct generation generation = {\n    .prefill = enter_prefill,\n"
       "    .decode = enter_decode,\n    .slots = %d,\n    .context = %d,\n    .chunk = %d,\n"
-      "    .weights_read = %" PRId64
-      ",\n    .run = text_generate,\n    .encode = text_encode,\n};\n",
+      "    .weights_read = %" PRId64 ",\n#ifndef TPGEN_LIBRARY\n    .run = text_generate,\n    "
+      ".encode = text_encode,\n#endif\n};\n",
       prefill.text, decode.text, plan_options->generate.slots, plan_options->generate.context,
       plan_options->generate.prefill, read.bytes);
 }

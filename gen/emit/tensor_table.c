@@ -129,10 +129,17 @@ static char *full_row(const struct stack *f, int rank)
   static const char *const type[] = {
       [F32] = "F32",   [BF16] = "BF16",      [I32] = "I32",       [I64] = "I64",
       [BOOL] = "BOOL", [I8] = "INT8_BLOCKS", [NF4] = "NF4_BLOCKS"};
-  static const char *const how[] = {
-      [INIT_CONSTANT] = "CONSTANT", [INIT_UNIFORM] = "UNIFORM", [INIT_NORMAL] = "NORMAL",
-      [INIT_TOKENS] = "TOKENS",     [INIT_PRESENT] = "PRESENT", [INIT_NORMAL_ROWS] = "NORMAL_ROWS",
-      [INIT_NESTED] = "NESTED"};
+  static const char *const how[] = {[INIT_CONSTANT] = "CONSTANT",
+                                    [INIT_UNIFORM] = "UNIFORM",
+                                    [INIT_NORMAL] = "NORMAL",
+                                    [INIT_TOKENS] = "TOKENS",
+                                    [INIT_PRESENT] = "PRESENT",
+                                    [INIT_NORMAL_ROWS] = "NORMAL_ROWS",
+                                    [INIT_TRUNC_NORMAL] = "TRUNC_NORMAL",
+                                    [INIT_ORTHOGONAL] = "ORTHOGONAL",
+                                    [INIT_SPARSE] = "SPARSE",
+                                    [INIT_DIRAC] = "DIRAC",
+                                    [INIT_NESTED] = "NESTED"};
   const struct value *v = &graph->value[f->member.at[0]];
   struct shape here = local_shape(f->member.at[0], rank);
   const char *alias, *rest, *first = c_name(f->member.at[0]), *place = "0, 0";
@@ -148,10 +155,12 @@ static char *full_row(const struct stack *f, int rank)
                  f->rest ? text("sizeof %.*s0]",
                                 (int)before_number(first, c_name(f->member.at[1]), 1), first)
                          : "0");
-  return text("%s\n%s\n     %d, {%s}, {%s}, {%s, %.17g, %.17g}},\n", row_lines(names),
+  const char *bounds = "";
+  if (v->init.kind == INIT_TRUNC_NORMAL) bounds = text(", %.17g, %.17g", v->init.low, v->init.high);
+  return text("%s\n%s\n     %d, {%s}, {%s}, {%s, {%.17g, %.17g%s}}},\n", row_lines(names),
               row_lines(text("     %s,", place)), here.ndim,
-              sizes_text(file_shape(f->member.at[0])), sizes_text(here), made, v->init.a,
-              v->init.b);
+              sizes_text(file_shape(f->member.at[0])), sizes_text(here), made, v->init.a, v->init.b,
+              bounds);
 }
 
 /* "exp_avg" for a state whose name, place and initial value the macro STATE_ROW gives; else

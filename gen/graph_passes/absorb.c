@@ -235,13 +235,13 @@ static int weight_of(const struct op *origin, const struct features *some, int64
               some->size);
 }
 
-/* The attention over the latent in the place of the operation; NONE: it stays. */
-static int absorbed(int id, const void *unused)
+/* The attention over the latent in the place of the operation; false: it stays. */
+static bool absorbed(int id, const void *unused, int *made)
 {
   const struct op op = graph->op[id]; /* a copy: operations are added */
   struct absorbable a;
   (void)unused;
-  if (!find_absorbable(&op, &a)) return NONE;
+  if (!find_absorbable(&op, &a)) return false;
   const struct shape q = graph->value[op.in[0]].shape;
   const int64_t heads = q.size[1], tokens = q.size[2];
   int queries[MOST_FEATURES + 1], keys[MOST_FEATURES + 1], n = 1;
@@ -265,10 +265,11 @@ static int absorbed(int id, const void *unused)
   attention.in[0] = joined(&op, queries, n);
   attention.in[1] = joined(&op, keys, n);
   attention.in[2] = part(&op, attention.in[1], 3, 0, a.rank);
-  const struct shape made[2] = {{.ndim = 4, .size = {1, heads, tokens, a.rank}},
-                                {.ndim = 3, .size = {1, heads, tokens}}};
-  const int y = append_op_outputs(attention, made, 2);
-  return product_from_origin(&op, "bhtr,her->bhte", y, weight_of(&op, &a.values.at[0], heads));
+  const struct shape of_latent[2] = {{.ndim = 4, .size = {1, heads, tokens, a.rank}},
+                                     {.ndim = 3, .size = {1, heads, tokens}}};
+  const int y = append_op_outputs(attention, of_latent, 2);
+  made[0] = product_from_origin(&op, "bhtr,her->bhte", y, weight_of(&op, &a.values.at[0], heads));
+  return true;
 }
 
 void absorb(void)

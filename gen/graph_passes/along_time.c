@@ -164,7 +164,8 @@ bool is_token_margin(const struct cutting *c, const struct op *op)
 bool is_over_tokens(const struct cutting *c, const struct op *op)
 {
   if (op->kind == OP_conv2d) return true;
-  return op->kind == OP_cumsum && op->dims == 1u << c->along[op->in[0]].dim;
+  return (op->kind == OP_cumsum || op->kind == OP_cummax) &&
+         op->dims == 1u << c->along[op->in[0]].dim;
 }
 
 static void find_margin(struct cutting *c, const struct op *op)
@@ -186,10 +187,12 @@ static void find_margin(struct cutting *c, const struct op *op)
 static void find_over_tokens(struct cutting *c, const struct op *op)
 {
   struct token_axis a = c->along[op->in[0]];
-  if (op->kind == OP_cumsum) {
+  if (op->kind != OP_conv2d) {
     need_settled(c, op, a);
-    if (a.inner != 1 || number_of(op, "reverse")) refuse(op, "needs later tokens");
-    c->along[op->out] = (struct token_axis){a.dim, 1, c->length, 0, c->length};
+    if (a.inner != 1 || (op->kind == OP_cumsum && number_of(op, "reverse")))
+      refuse(op, "needs later tokens");
+    for (int k = 0; k < op->nout; k++)
+      c->along[op->out + k] = (struct token_axis){a.dim, 1, c->length, 0, c->length};
     return;
   }
   const struct shape weight = graph->value[op->in[1]].shape;

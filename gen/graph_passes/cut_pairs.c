@@ -50,6 +50,16 @@ bool takes_all_keys(const struct cutting *c, const struct letters *l, struct tok
          l->in[input][a.dim].letter[0] == t.key;
 }
 
+static bool is_true(struct bounds b)
+{
+  return b.known && (b.low > 0 || b.high < 0);
+}
+
+static struct bounds truth(bool holds, bool fails)
+{
+  return (struct bounds){holds, !fails, true};
+}
+
 static struct bounds of_either(struct bounds a, struct bounds b)
 {
   if (!a.known || !b.known) return unknown_bounds;
@@ -73,8 +83,14 @@ static struct bounds bounds_of_result(const struct op *op, const struct bounds *
   case OP_cast:
     return is_floating(op->type) ? a : unknown_bounds;
   case OP_where:
-    if (a.known && (a.low > 0 || a.high < 0)) return b;
+    if (is_true(a)) return b;
     return is_zero(a) ? in[2] : of_either(b, in[2]);
+  case OP_logical_not:
+    return truth(is_zero(a), is_true(a));
+  case OP_logical_and:
+    return truth(is_true(a) && is_true(b), is_zero(a) || is_zero(b));
+  case OP_logical_or:
+    return truth(is_true(a) || is_true(b), is_zero(a) && is_zero(b));
   case OP_exp:
     return a.known ? bounded(exp(a.low), fmin(exp(a.high), greatest)) : unknown_bounds;
   case OP_mul:
@@ -204,6 +220,39 @@ static bool is_masked_by_tokens(const struct cutting *c, int value, int depth)
   return false;
 }
 
+/* Follows views back to their value. */
+static int viewed(int value)
+{
+  while (graph->value[value].op != NONE) {
+    const struct op *op = &graph->op[graph->value[value].op];
+    if (op->kind != OP_view && op->kind != OP_permute) break;
+    value = op->in[0];
+  }
+  return value;
+}
+
+/* Of a comparison of one number of each token with that of every other one, as those of their
+   documents: what it says of a token and itself. */
+static struct bounds bounds_with_itself(const struct cutting *c, const struct op *op,
+                                        struct bounds others)
+{
+  const bool same = op->nin == 2 && viewed(op->in[0]) == viewed(op->in[1]) &&
+                    elements(graph->value[viewed(op->in[0])].shape) == c->length;
+  if (!same) return others;
+  switch (op->kind) {
+  case OP_eq:
+  case OP_le:
+  case OP_ge:
+    return truth(true, false);
+  case OP_ne:
+  case OP_lt:
+  case OP_gt:
+    return truth(false, true);
+  default:
+    return others;
+  }
+}
+
 const char *find_pairs(struct cutting *c, const struct op *op, const struct letters *l,
                        struct token_letter t)
 {
@@ -246,6 +295,6 @@ const char *find_pairs(struct cutting *c, const struct op *op, const struct lett
   if (!is_at_place) return "puts keys in other places: a key may be a later token's then";
   c->keys[op->out] = dim;
   c->ahead[op->out] = bounds_of_result(op, ahead);
-  c->own[op->out] = bounds_of_result(op, own);
+  c->own[op->out] = bounds_with_itself(c, op, bounds_of_result(op, own));
   return NULL;
 }

@@ -17,7 +17,7 @@
      attention that sees no later token       the keys and values of earlier tokens are kept in
                                               caches: cached_attention
      a convolution, a shift to later tokens   the last so many tokens are kept: recent
-     a cumulative sum                         the sum so far is kept: running_sum
+     a cumulative sum, or maximum             that so far is kept: running_sum, running_max
      a scan                                   its carry is kept: cut_scans.c
      pairs of tokens, later ones hidden       all tokens are kept: cut_pairs.c
      anything else                            needs other tokens: the plan's error
@@ -256,17 +256,24 @@ static void make_convolution(struct cutting *c, struct entry *e, const struct op
   e->made[op->out][OF_ALL] = y;
 }
 
-static void make_sum(struct cutting *c, struct entry *e, const struct op *op)
+/* A cumulative sum, or maximum with its place. */
+static void make_running(struct cutting *c, struct entry *e, const struct op *op)
 {
+  const bool is_sum = op->kind == OP_cumsum;
   const int dim = c->along[op->in[0]].dim;
   const int made = tokens_of_call(c, e, op, op->in[0], OF_ALL), x = rows_in_entry(e, op, made, dim);
-  const struct shape shape = graph->value[x].shape;
-  const int cache = cache_of_value(c, op, op->out, "sum", 1, shape.size[2],
-                                   text("the sum so far of %s", reader_name(op)));
-  const struct op sum = {.kind = OP_running_sum, .nin = 4, .in = {x, cache, e->slot, e->start}};
-  const int y = append_op_shaped(op_in_entry(e, op, sum), shape);
-  e->made[op->out][OF_ALL] =
-      cast_in_entry(e, op, from_rows_in_entry(e, op, y, graph->value[made].shape, dim), op->out);
+  const struct shape rows[2] = {graph->value[x].shape, graph->value[x].shape};
+  const char *name = is_sum ? "sum" : number_of(op, "least") ? "minimum" : "maximum";
+  const int cache = cache_of_value(c, op, op->out, name, 1, rows[0].size[2], is_sum ? 1 : 2,
+                                   text("the %s so far of %s", name, reader_name(op)));
+  struct op running = {.kind = is_sum ? OP_running_sum : OP_running_max,
+                       .nin = 4,
+                       .in = {x, cache, e->slot, e->start}};
+  if (!is_sum) set_number(&running, "least", number_of(op, "least"));
+  const int y = append_op_outputs(op_in_entry(e, op, running), rows, op->nout);
+  for (int k = 0; k < op->nout; k++)
+    e->made[op->out + k][OF_ALL] = cast_in_entry(
+        e, op, from_rows_in_entry(e, op, y + k, graph->value[made].shape, dim), op->out + k);
 }
 
 /* The tokens of the call, with zeros in the place of the text's first ones. */
@@ -300,7 +307,7 @@ static void make_of_tokens(struct cutting *c, struct entry *e, int i)
     return;
   }
   if (is_over_tokens(c, op)) {
-    (op->kind == OP_cumsum ? make_sum : make_convolution)(c, e, op);
+    (op->kind == OP_conv2d ? make_convolution : make_running)(c, e, op);
     return;
   }
   const int form = all ? OF_ALL : OF_LAST;

@@ -183,12 +183,12 @@ const char *kept_for(struct cutting *c, const struct op *reader, const char *wha
 const char *kept_value_name(int value);
 const char *reader_name(const struct op *op);
 /* A cache of the operation's module, and for what it is kept; that of a value's last tokens, or of
-   its sum so far, for both entries; the rows of a value's tokens in this call, after those of the
-   `back` tokens before. */
+   its sum so far, for both entries, of `width` elements of `each` numbers a token; the rows of a
+   value's tokens in this call, after those of the `back` tokens before. */
 int add_state_cache(const struct op *op, const char *name, struct shape shape, enum type type,
                     const struct cutting *c, const char *why);
 int cache_of_value(struct cutting *c, const struct op *origin, int value, const char *name,
-                   int64_t back, int64_t width, const char *why);
+                   int64_t back, int64_t width, int64_t each, const char *why);
 /* An input that has the keys' tokens: those of all calls. `own` is the entry's operation, whose
    rule may change. */
 int gathered_in_entry(struct cutting *c, struct entry *e, struct op *own, const struct op *op,
@@ -201,9 +201,9 @@ int recent_in_entry(struct cutting *c, const struct entry *e, const struct op *o
 /* In the program of a whole text of so many tokens. also: by operation, those whose keys and values
    are made again at each call; or NULL. */
 void write_out_attention(int64_t length, const bool *also);
-/* Goes through the order: an operation for which `replacement` adds others, and gives a value, is
-   left out, and that value takes the place of its first output. NONE: it stays. */
-void replace_operations(int (*replacement)(int op, const void *with), const void *with);
+/* Goes through the order: an operation for which `replacement` adds others is left out, and those
+   of its outputs for which it gives a value are that. false: it stays. */
+void replace_operations(bool (*replacement)(int op, const void *with, int *made), const void *with);
 /* For what takes the place of an operation: an operation of its module and line; a value in another
    shape; a product. */
 struct op from_origin(const struct op *origin, struct op op);

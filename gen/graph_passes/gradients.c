@@ -288,6 +288,14 @@ void cumsum_grad(int g)
   give_gradient(0, append_backward(op));
 }
 
+/* The gradient goes to the element that was the greatest. */
+void cummax_grad(int g)
+{
+  struct op op = like_forward(OP_scatter_add, 2, (int[]){g, forward_op->out + 1});
+  op.number[0] = 0;
+  give_gradient(0, append_backward_shaped(op, named_as_in(forward_op->in[0], g)));
+}
+
 /* ------------------------------------------------------------------------------ whole operators */
 
 /* The rule of a row with further inputs, "bq,bk"; `made`: the outputs, if they are not the row's.

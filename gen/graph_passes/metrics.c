@@ -7,7 +7,8 @@
    operation and all that follow it run once a step, in the update. If no operation is of that kind,
    the metric itself is the sum. So an operation that the loss does not need runs on the results of
    all batches together. Several batches of a step have each its share of a metric, which is their
-   mean, like the loss. In a pipeline one stage adds, and all ranks have the sums of all.
+   mean, like the loss; a validation has one batch, which is all of it. In a pipeline one stage
+   adds, and all ranks have the sums of all.
 
    To find the sums over samples, the rules decide how each operation runs along a dimension of the
    mesh that cuts the samples in time, whether or not the mesh has one. */
@@ -113,7 +114,7 @@ static int sum_of(struct deferring *d, int value)
                   "these are added up: take it of a sum or a mean over the samples");
   int term = value;
   if (plan_options->accumulate != 1) {
-    struct op share = {.kind = OP_scale, .scalar = 1.0 / plan_options->accumulate};
+    struct op share = {.kind = OP_batch_share, .scalar = 1.0 / plan_options->accumulate};
     term = append_later(d, share, FORWARD, value);
   }
   struct summand s = {.value = term, .role = SUMS, .phase = FORWARD, .of = NONE};

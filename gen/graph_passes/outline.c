@@ -511,7 +511,7 @@ static void forget_folding(struct before_folding *b)
 static void fold_range(struct outlining *o, struct iteration_range *run)
 {
   enum { FEW = 8 };
-  static const double MOST_PART = 0.5;
+  static const double MOST_PART = 0.75;
   if (run->count < FEW) {
     find_regions_of(o, run);
     return;

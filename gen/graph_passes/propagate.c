@@ -237,7 +237,8 @@ static void place_caches(const struct op *op)
   for (int i = 0; i < op->nin; i++) {
     struct value *v = &graph->value[op->in[i]];
     if (v->role != CACHE || v->placed) continue;
-    if (op->kind == OP_recent || op->kind == OP_running_sum || op->kind == OP_all_tokens)
+    if (op->kind == OP_recent || op->kind == OP_running_sum || op->kind == OP_running_max ||
+        op->kind == OP_all_tokens)
       cut_cache(v, graph->value[op->in[0]].layout, TOKEN_ELEMENTS, TOKEN_ELEMENTS);
     else if (op->kind == OP_cached_attention || op->kind == OP_cached_attention_parts ||
              op->kind == OP_cached_latent_attention) {

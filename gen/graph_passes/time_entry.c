@@ -156,17 +156,24 @@ const char *kept_for(struct cutting *c, const struct op *reader, const char *wha
   return text("%s of all earlier tokens, for %s%s", what, reader_name(reader), instead);
 }
 
+/* Floats are kept in float32, whole numbers and truths as such. */
+static enum type type_of_state(int value)
+{
+  const enum type type = graph->value[value].type;
+  return is_floating(type) ? F32 : type;
+}
+
 /* The cache of a value's last tokens, or of its sum so far, for both entries. A call of the first
    one may write as many tokens as it has, and the last ones may be padding: those that the
    next call reads are still there. */
 int cache_of_value(struct cutting *c, const struct op *origin, int value, const char *name,
-                   int64_t back, int64_t width, const char *why)
+                   int64_t back, int64_t width, int64_t each, const char *why)
 {
   int *kept = &c->kept[value];
   const struct shape shape = {
-      .ndim = 3,
-      .size = {plan_options->generate.slots, back + plan_options->generate.prefill, width}};
-  if (*kept == NONE) *kept = add_state_cache(origin, name, shape, F32, c, why);
+      .ndim = each > 1 ? 4 : 3,
+      .size = {plan_options->generate.slots, back + plan_options->generate.prefill, width, each}};
+  if (*kept == NONE) *kept = add_state_cache(origin, name, shape, type_of_state(value), c, why);
   return *kept;
 }
 
@@ -177,7 +184,7 @@ int recent_in_entry(struct cutting *c, const struct entry *e, const struct op *o
   const int x = rows_in_entry(e, origin, made, c->along[value].dim);
   struct shape shape = graph->value[x].shape;
   const int cache = cache_of_value(
-      c, origin, value, "recent", back, shape.size[2],
+      c, origin, value, "recent", back, shape.size[2], 1,
       text("the last tokens, which %s reads: %lld", reader_name(origin), (long long)back));
   shape.size[1] += back;
   struct op op = {.kind = OP_recent, .nin = 4, .in = {x, cache, e->slot, e->start}};
@@ -232,16 +239,17 @@ static int rows_of_all_calls(struct cutting *c, struct entry *e, const struct op
   struct shape shape = graph->value[x].shape;
   shape.size[1] = c->length;
   if (c->kept[v] == NONE) {
-    const bool is_short = number_of(&graph->op[c->text], "bfloat16");
+    /* What is compared, as the numbers of documents, is not rounded. */
+    const bool is_short = number_of(&graph->op[c->text], "bfloat16") &&
+                          is_floating(graph->value[v].type) && reader->kind == OP_matmul;
     struct shape cache = shape;
     cache.size[0] = plan_options->generate.slots;
     const char *why = kept_for(c, reader, kept_value_name(v));
     const int over = (int)number_of(&graph->op[c->text], "over") - 1;
+    c->kept[v] =
+        add_state_cache(reader, "tokens", cache, is_short ? BF16 : type_of_state(v), c, why);
     if (over != NONE)
-      why = text("%s; whole on each rank of %s: only caches of keys and values have parts of the "
-                 "context",
-                 why, printable(graph->mesh.name[over]));
-    c->kept[v] = add_state_cache(reader, "tokens", cache, is_short ? BF16 : F32, c, why);
+      graph->value[c->kept[v]].layout.on[over] = (struct placement){.kind = SHARD, .dim = 1};
   }
   const struct op all = {.kind = OP_all_tokens, .nin = 4, .in = {x, c->kept[v], e->slot, e->start}};
   return e->gathered[v] = append_op_shaped(op_in_entry(e, reader, all), shape);

@@ -165,24 +165,28 @@ static int named_dimension(const struct op *op)
   return op->dims ? __builtin_ctz(op->dims) : 0;
 }
 
-/* Along one dimension: sums, parts, zeros around. */
+/* Along one dimension: sums, parts, zeros around, chosen elements. */
 static bool along_dimension(struct visible *s, const struct op *op, double *to)
 {
   const int dim = named_dimension(op);
   const struct shape out = graph->value[op->out].shape, in = graph->value[op->in[0]].shape;
   const double *x = s->array[op->in[0]];
+  const double *chosen = op->kind == OP_index_select ? s->array[op->in[1]] : NULL;
   int64_t outer = 1, inner = 1;
   for (int d = 0; d < dim; d++) outer *= out.size[d];
   for (int d = dim + 1; d < out.ndim; d++) inner *= out.size[d];
   const int64_t n = out.size[dim], m = in.size[dim];
+  for (int64_t k = 0; k < n && chosen; k++)
+    if (!(chosen[k] >= 0 && chosen[k] < (double)m)) return false;
   for (int64_t o = 0; o < outer; o++)
     for (int64_t i = 0; i < inner; i++) {
       const double *row = x + o * m * inner + i;
       double *y = to + o * n * inner + i, sum = 0;
       for (int64_t k = 0; k < n; k++) {
-        const int64_t at = op->kind == OP_narrow ? k + number_of(op, "start")
-                           : op->kind == OP_pad  ? k - number_of(op, "before")
-                                                 : k;
+        const int64_t at = chosen                  ? (int64_t)chosen[k]
+                           : op->kind == OP_narrow ? k + number_of(op, "start")
+                           : op->kind == OP_pad    ? k - number_of(op, "before")
+                                                   : k;
         if (op->kind == OP_cumsum)
           y[k * inner] = sum += row[k * inner];
         else
@@ -233,6 +237,7 @@ static const double *array_of(struct visible *s, int value)
     break;
   case OP_narrow:
   case OP_pad:
+  case OP_index_select:
     done = along_dimension(s, op, to);
     break;
   case OP_cumsum:

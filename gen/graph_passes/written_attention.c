@@ -1,6 +1,7 @@
 /* written_attention.c: a part of the pass cut_time: attention that cached_attention does not serve
    is written as products, masks and a softmax. Biases by positions, sinks, a softcap and any mask
-   that hides later tokens can be continued then: cut_pairs.c. */
+   that hides later tokens can be continued then: cut_pairs.c. Numbers of documents are written as
+   cumulative sums and maxima of the tokens that end one. */
 #include "graph_passes/graph_passes.h"
 
 #include <string.h>
@@ -157,19 +158,57 @@ static bool is_to_be_written(const struct op *op, int64_t length, bool again)
   return window_of_attention(op, length, &why) < 0 && strcmp(why, SEES_LATER) != 0;
 }
 
+/* The number of each token's document, and its place in it: a document begins behind a token
+   eos. */
+static void written_documents(const struct op *op, int *made)
+{
+  const struct shape shape = graph->value[op->in[0]].shape;
+  const int dim = __builtin_ctz(op->dims);
+  struct shape one_less = shape, along = {.ndim = shape.ndim};
+  one_less.size[dim]--;
+  for (int d = 0; d < shape.ndim; d++) along.size[d] = d == dim ? shape.size[d] : 1;
+  const struct op cast = {.kind = OP_cast, .nin = 1, .type = F32};
+  struct op as_float = cast, cut = {.kind = OP_narrow, .nin = 1, .dims = op->dims},
+            shift = {.kind = OP_pad, .nin = 1, .dims = op->dims};
+  as_float.in[0] = written(op, OP_eq, op->in[0], number(op, (double)number_of(op, "eos"), I32));
+  cut.in[0] = append_op(from_origin(op, as_float));
+  shift.in[0] = append_op_shaped(from_origin(op, cut), one_less);
+  set_number(&shift, "before", 1);
+  const int begins = append_op_shaped(from_origin(op, shift), shape);
+  as_float.in[0] = places(op, shape.size[dim]);
+  const int place = viewed_from_origin(op, append_op(from_origin(op, as_float)), along);
+  const struct op begun = {
+      .kind = OP_mul, .nin = 2, .in = {begins, place}}; /* the place of a document's first token */
+  const struct op sum = {.kind = OP_cumsum, .nin = 1, .in = {begins}, .dims = op->dims};
+  const struct op last = {
+      .kind = OP_cummax, .nin = 1, .in = {append_op(from_origin(op, begun))}, .dims = op->dims};
+  const int result[2] = {append_op(from_origin(op, sum)),
+                         written(op, OP_sub, place, append_op(from_origin(op, last)))};
+  for (int k = 0; k < 2; k++) {
+    struct op whole = cast;
+    whole.type = I32;
+    whole.in[0] = result[k];
+    made[k] = append_op(from_origin(op, whole));
+  }
+}
+
 /* What write_out_attention is asked. */
 struct writing {
   int64_t length;
   const bool *also; /* by operation, or NULL */
 };
 
-static int written_if_needed(int op, const void *with)
+static bool written_if_needed(int id, const void *with, int *made)
 {
   const struct writing *w = with;
-  const struct op attention = graph->op[op]; /* operations are added */
-  return is_to_be_written(&attention, w->length, w->also && w->also[op])
-             ? written_attention(&attention)
-             : NONE;
+  const struct op op = graph->op[id]; /* operations are added */
+  if (op.kind == OP_documents) {
+    written_documents(&op, made);
+    return true;
+  }
+  if (!is_to_be_written(&op, w->length, w->also && w->also[id])) return false;
+  made[0] = written_attention(&op);
+  return true;
 }
 
 void write_out_attention(int64_t length, const bool *also)
@@ -177,7 +216,7 @@ void write_out_attention(int64_t length, const bool *also)
   replace_operations(written_if_needed, &(struct writing){length, also});
 }
 
-void replace_operations(int (*replacement)(int op, const void *with), const void *with)
+void replace_operations(bool (*replacement)(int op, const void *with, int *made), const void *with)
 {
   const int n = graph->norder, *order = graph->order, known = graph->nvalue;
   int *at = alloc((size_t)(n + 1) * sizeof *at), *now = alloc((size_t)(known + 1) * sizeof *now);
@@ -189,13 +228,18 @@ void replace_operations(int (*replacement)(int op, const void *with), const void
     struct op *op = &graph->op[order[i]];
     for (int k = 0; k < op->nin; k++)
       if (op->in[k] < known) op->in[k] = now[op->in[k]];
-    const int out = op->out, made = replacement(order[i], with);
-    if (made == NONE) {
+    const int out = op->out, nout = op->nout;
+    int made[MAX_OUTPUTS];
+    for (int k = 0; k < nout; k++) made[k] = NONE;
+    if (!replacement(order[i], with, made)) {
       append_to_order(order[i]);
       continue;
     }
-    now[out] = made;
-    graph->value[made].name = graph->value[out].name;
+    for (int k = 0; k < nout; k++) {
+      if (made[k] == NONE) continue;
+      now[out + k] = made[k];
+      graph->value[made[k]].name = graph->value[out + k].name;
+    }
   }
   at[n] = graph->norder;
   for (int i = 0; i < graph->ncall; i++) {

@@ -19,16 +19,21 @@ OP(cached_attention_parts,
    "window", "", "bgrtpcd bgrtpce", .cheap = COSTLY)
 /* The last tokens of each sequence and its t new ones: w - t that came before token number
    `start`, zeros before the text, and those. The cache has the last r tokens of a slot, token i at
-   i % r, and gets the new ones. As above the last inputs are slot and start. */
-OP(recent,             "b!t!d,n!r!d,b!,b!->b!w!d", "", no_grad, "", "", "", .type = "f32",
+   i % r, and gets the new ones: a cache of whole numbers, if they are. As above the last inputs are
+   slot and start. */
+OP(recent,             "b!t!d,n!r!d,b!,b!->b!w!d", "", no_grad, "", "", "", .type = "f32 a",
    .cheap = COSTLY)
 /* The sum of all tokens of the sequence up to each of the new ones. The cache has the last r
    sums. */
 OP(running_sum,        "b!t!d,n!r!d,b!,b!->b!t!d", "", no_grad, "", "", "", .type = "f32",
    .cheap = COSTLY)
+/* The greatest of them, the smallest if `least` is 1, and its place in the sequence: as cummax. The
+   cache has both of the last r tokens. */
+OP(running_max,        "b!t!d,n!r!dp!,b!,b!->b!t!d:f32,b!t!d:i32", "", no_grad, "least", "", "",
+   .cheap = COSTLY)
 /* All tokens of each sequence, and zeros for those that it does not have yet. The cache has c
-   tokens of a slot, and gets the new ones. */
-OP(all_tokens,         "b!t!d,n!c!d,b!,b!->b!c!d", "", no_grad, "", "", "", .type = "f32",
+   tokens of a slot, and gets the new ones. Ranks may share the tokens. */
+OP(all_tokens,         "b!t!d,n!c@d,b!,b!->b!c@d", "", no_grad, "", "", "", .type = "f32 a",
    .cheap = COSTLY)
 /* A carry of a scan, between calls: the cache has that of each slot. The call begins with it, or
    with b where a text begins: token number `start` is 0. keep_state writes b, the carry behind the

@@ -37,7 +37,7 @@ struct module {
 };
 
 /* The most steps of a scan, and modules of a list. */
-enum { LONGEST_LIST = 1 << 16 };
+enum { LONGEST_LIST = 1 << 16, MAX_CALL_TENSORS = 64 };
 
 /* One call of a module: operations first <= i < last of the flat graph were made inside it.
    Calls are listed in the order in which they began; parent is the enclosing call. */
@@ -45,8 +45,8 @@ struct call {
   int module, parent, first, last;
   int within; /* what its operations have as their module: its own, or in a step of a scan one below
                  the step's */
-  int nin, in[MAX_INPUTS];
-  int nout, out[MAX_INPUTS];
+  int nin, in[MAX_CALL_TENSORS];
+  int nout, out[MAX_CALL_TENSORS];
 };
 
 /* A layout that a style requests of one module, along one dimension of the mesh. */

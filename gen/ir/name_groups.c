@@ -131,5 +131,6 @@ bool same_tensor(int a, int b)
   const struct value *v = &graph->value[a], *w = &graph->value[b];
   return v->role == w->role && v->type == w->type && same_shape(v->shape, w->shape) &&
          same_layout(v->layout, w->layout) && v->init.kind == w->init.kind &&
-         v->init.a == w->init.a && v->init.b == w->init.b;
+         v->init.a == w->init.a && v->init.b == w->init.b && v->init.low == w->init.low &&
+         v->init.high == w->init.high;
 }

@@ -188,9 +188,10 @@ OP(cast,           "...->...",             "a|a:max|a:min", cast_grad,         "
 /* The values a. A step takes buffer b $s of the way to them, or `balances`: balance_buffers.c. */
 OP(running,        "...,...->...",         "a|a:max|a:min", running_grad,      "balances", "$a", "",
    .type = "a")
-/* The values a; in a validation the buffer b. */
+/* The values a; in a validation the buffer b. Then s times a; in a validation, of one batch, a. */
 OP(in_training,    "...,...->...",         "",             in_training_grad,   "",
    "is_training($now) ? $a : $b", "", .type = "a")
+OP(batch_share,    "...->...", "a", no_grad, "", "is_training($now) ? $s * $a : $a", "")
 OP(dropout,        "...@->...@",           "a|a:max|a:min", dropout_grad,      "stream",
    "dropped($a, $random, $s)", "")
 OP(uniform_like,   "...@->...@", "", no_grad, "stream", "$uniform", "", .type = "f32")
@@ -264,8 +265,9 @@ OP(embedding_back, "...d,...->v@d",        "a",            no_grad,            "
 
 OP(cumsum,         "...D!->...D!",         "a",            cumsum_grad,        "reverse", "", "",
    .type = "f32")
-OP(argsort,        "...D!->...D!:i32",     "",             no_grad,            "descending", "",
-   "")
+/* The greatest so far, or with `least` the smallest, and its index: of equal ones the last. */
+OP(cummax,         "...D!->...D!:f32,...D!:i32", "",       cummax_grad,        "least", "", "")
+OP(argsort,        "...D!->...D!:i32",     "",             no_grad,       "descending", "", "")
 OP(argmax,         "...D!->...:i32",       "",             no_grad,            "", "", "")
 /* For each token: the number of its document, counted from 0 in each row, and its place in it. A
    token $eos ends a document. */

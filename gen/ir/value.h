@@ -28,11 +28,15 @@ enum init_kind {
   INIT_TOKENS,
   INIT_PRESENT,
   INIT_NORMAL_ROWS,
+  INIT_TRUNC_NORMAL,
+  INIT_ORTHOGONAL,
+  INIT_SPARSE,
+  INIT_DIRAC,
   INIT_NESTED
 };
 struct init {
   enum init_kind kind;
-  double a, b;
+  double a, b, low, high; /* between the last two a truncated normal distribution is */
 };
 
 /* An output of a program that only goes forward: it is of all samples of the batch together, or

@@ -11,11 +11,21 @@
 
 static struct init check_init(lua_State *L, int at)
 {
-  static const char *const kinds[] = {"constant", "uniform",     "normal", "tokens",
-                                      "present",  "normal_rows", NULL};
+  static const char *const kinds[] = {
+      "constant",     "uniform",    "normal", "tokens", "present", "normal_rows",
+      "trunc_normal", "orthogonal", "sparse", "dirac",  NULL};
   return (struct init){.kind = (enum init_kind)luaL_checkoption(L, at, NULL, kinds),
                        .a = luaL_checknumber(L, at + 1),
                        .b = luaL_checknumber(L, at + 2)};
+}
+
+/* With the bounds of a truncated normal distribution. */
+static struct init check_parameter_init(lua_State *L, int at)
+{
+  struct init init = check_init(L, at);
+  init.low = luaL_optnumber(L, at + 3, 0);
+  init.high = luaL_optnumber(L, at + 4, 0);
+  return init;
 }
 
 /* ----------------------------------------------------------------------------------- placements */
@@ -163,11 +173,12 @@ static int finish_tensor(lua_State *L)
 
 /* ------------------------------------------------------------- parameters, and a step's inputs */
 
-/* parameter(what, shape, init kind, a, b): a parameter that is not part of a model yet. */
+/* parameter(what, shape, init kind, a, b, low?, high?): a parameter that is not part of a model
+ * yet. */
 static int make_parameter(lua_State *L)
 {
   struct shape s = argument_shape(L, 2, luaL_checkstring(L, 1));
-  struct init init = check_init(L, 3);
+  struct init init = check_parameter_init(L, 3);
   struct tensor *t = push_tensor(L, NONE);
   *t = (struct tensor){.value = NONE, .shape = s, .init = init, .line = sandbox->line};
   /* Keeps the tensor at the top alive until Lua ends: pending styles point to it. */
@@ -185,15 +196,15 @@ static int make_parameter(lua_State *L)
   return 1;
 }
 
-/* set_init(parameter, init kind, a, b): other initial values, of a parameter that is not part of a
- * model yet. */
+/* set_init(parameter, init kind, a, b, low?, high?): other initial values, of a parameter that is
+ * not part of a model yet. */
 static int set_init(lua_State *L)
 {
   struct tensor *t = tensor_at(L, 1);
   luaL_argexpected(L, t, 1, "tensor");
   if (t->value != NONE || t->nparts)
     plan_fails("a parameter's initial values are set before train and styles");
-  t->init = check_init(L, 2);
+  t->init = check_parameter_init(L, 2);
   return 0;
 }
 

@@ -8,10 +8,13 @@
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LONGEST_REPEAT = 16 << 20 };
+
+#define METHOD_HINTS "tpgen method hints" /* in the registry */
 
 static const char *const from_base[] = {"assert", "error",  "ipairs", "rawequal", "rawlen",
                                         "rawget", "rawset", "select", "tonumber", "type"};
@@ -351,7 +354,8 @@ static int set_metatable(lua_State *L)
   return 1;
 }
 
-/* __index of a table with fixed names; upvalue 1: the table's description, for the message. */
+/* __index of a table with fixed names; upvalue 1: the table's description, for the message; upvalue
+   2: nil, or a function that may give what to do instead of a name. */
 static int absent_name(lua_State *L)
 {
   if (lua_type(L, 2) != LUA_TSTRING) return 0;
@@ -364,6 +368,17 @@ static int absent_name(lua_State *L)
       return luaL_error(L, "a plan has no '%s': it cannot reach files, processes or other code",
                         name);
   }
+  if (lua_isfunction(L, lua_upvalueindex(2))) {
+    lua_pushvalue(L, lua_upvalueindex(2));
+    lua_pushvalue(L, 2);
+    lua_call(L, 1, 1);
+    if (lua_isstring(L, -1))
+      return luaL_error(L, "%s has no '%s': %s", what, name, lua_tostring(L, -1));
+  }
+  if (!what && !strcmp(name, "torch"))
+    return luaL_error(
+        L, "a plan has no 'torch': its functions are in F and of tensors, as F.cat{x, y} "
+           "and x:exp(), torch.nn is nn, and types are texts, as x:to(\"int64\")");
   push_keys(L, 1);
   push_suggestion(L, name, -1);
   const char *hint = lua_tostring(L, -1);
@@ -371,26 +386,64 @@ static int absent_name(lua_State *L)
   return luaL_error(L, "%s has no '%s'%s", what, name, hint);
 }
 
-void forbid_absent(lua_State *L, const char *what)
+/* The function on the top of the stack, or nil, is the hint for names. */
+static void forbid_with_hint(lua_State *L, const char *what)
 {
   lua_createtable(L, 0, 2);
   lua_pushstring(L, what);
-  lua_pushcclosure(L, absent_name, 1);
+  lua_pushvalue(L, -3);
+  lua_pushcclosure(L, absent_name, 2);
   lua_setfield(L, -2, "__index");
+  lua_remove(L, -2);
   lua_pushboolean(L, 0);
   lua_setfield(L, -2, "__metatable");
   lua_setmetatable(L, -2);
 }
 
-/* forbid_absent(table, what): the table, in which reading an absent name is an error. */
+void forbid_absent(lua_State *L, const char *what)
+{
+  lua_pushnil(L);
+  forbid_with_hint(L, what);
+}
+
+/* forbid_absent(table, what, hint?): the table, in which reading an absent name is an error.
+   hint(name) may give a text that says what to do instead. */
 static int forbid(lua_State *L)
 {
   luaL_checktype(L, 1, LUA_TTABLE);
   const char *what = luaL_checkstring(L, 2);
-  lua_settop(L, 2);
+  lua_settop(L, 3);
   lua_pushvalue(L, 1);
-  forbid_absent(L, what);
+  lua_pushvalue(L, 3);
+  forbid_with_hint(L, what);
   return 1;
+}
+
+/* set_method_hints(table): by name of a method that modules lack, what to do instead. */
+static int set_method_hints(lua_State *L)
+{
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_settop(L, 1);
+  lua_setfield(L, LUA_REGISTRYINDEX, METHOD_HINTS);
+  return 0;
+}
+
+const char *explain_call_of_nothing(lua_State *L, const char *message)
+{
+  static const char *const kinds[] = {"method", "field", "local", "upvalue", "global"};
+  char kind[16], name[64];
+  if (sscanf(message, "attempt to call a nil value (%15[a-z] '%63[A-Za-z0-9_]')", kind, name) != 2)
+    return NULL;
+  bool is_method = !strcmp(kind, "method"), is_known = false;
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) is_known |= !strcmp(kind, kinds[i]);
+  if (!is_known) return NULL;
+  if (is_method && lua_getfield(L, LUA_REGISTRYINDEX, METHOD_HINTS) == LUA_TTABLE &&
+      lua_getfield(L, -1, name) == LUA_TSTRING)
+    return lua_pushfstring(L, "a module has no method '%s': %s", name, lua_tostring(L, -1));
+  if (is_method)
+    return lua_pushfstring(L, "the method '%s' is called of a value that has none of this name",
+                           name);
+  return lua_pushfstring(L, "the %s '%s' is called as a function, and has no value", kind, name);
 }
 
 /* ------------------------------------------------------------------------------ the environment */
@@ -405,6 +458,7 @@ void set_name_bindings(lua_State *L)
                                        {"suggestion", suggestion},
                                        {"all_known", all_known},
                                        {"forbid_absent", forbid},
+                                       {"set_method_hints", set_method_hints},
                                        {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

@@ -41,6 +41,8 @@ static const char *const files[] = {
     "gen/lua/prelude/tensors/distances.lua",
     "gen/lua/prelude/tensors/volumes.lua",
     "gen/lua/prelude/tensors/rows.lua",
+    "gen/lua/prelude/tensors/torch_functions.lua",
+    "gen/lua/prelude/tensors/torch_layers.lua",
     "gen/lua/prelude/tensors/recurrent.lua",
     "gen/lua/prelude/training/precision.lua",
     "gen/lua/prelude/training/requires_grad.lua",
@@ -52,6 +54,7 @@ static const char *const files[] = {
     "gen/lua/prelude/nn/nn_losses.lua",
     "gen/lua/prelude/nn/nn_transformer.lua",
     "gen/lua/prelude/nn/nn_layers.lua",
+    "gen/lua/prelude/nn/nn_more.lua",
     "gen/lua/prelude/nn/experts.lua",
     "gen/lua/prelude/language/operators.lua",
     "gen/lua/prelude/language/files.lua",
@@ -70,6 +73,7 @@ static const char *const files[] = {
     "gen/lua/prelude/training/schedules.lua",
     "gen/lua/prelude/training/train.lua",
     "gen/lua/prelude/training/generate.lua",
+    "gen/lua/prelude/language/hints.lua",
     "gen/lua/prelude/language/extra_arguments.lua",
 };
 
@@ -160,8 +164,9 @@ _Noreturn static void tell(lua_State *L, int status)
   if (lua_type(L, -1) != LUA_TSTRING)
     plan_fails("error was called with a value of type %s, not with a text", luaL_typename(L, -1));
   const char *message = without_place(lua_tostring(L, -1), &line);
+  const char *explained = explain_call_of_nothing(L, message);
   sandbox->line = line;
-  plan_fails("%s", message);
+  plan_fails("%s", explained ? explained : message);
 }
 
 static int handle(lua_State *L)

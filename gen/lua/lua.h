@@ -217,6 +217,8 @@ void push_environment(struct lua_State *L);
 /* Makes reading an absent name of the table at the top an error. what: "math", or NULL: a
    variable. */
 void forbid_absent(struct lua_State *L, const char *what);
+/* Of Lua's message that nil is called: one that says what is, on the stack; else NULL. */
+const char *explain_call_of_nothing(struct lua_State *L, const char *message);
 /* Pushes the result of tostring for the thing at `at`, an index from the bottom. */
 void push_text(struct lua_State *L, int at);
 /* Pushes "; did you mean 'x'?" for the nearest name in the list at `list`, or "" if none is

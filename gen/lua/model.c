@@ -387,7 +387,7 @@ static int note_tensors(lua_State *L, int first, int *noted, const char *what)
   int n = 0, top = lua_gettop(L);
   for (int i = first; i <= top; i++) {
     if (!tensor_at(L, i)) continue;
-    if (n == MAX_INPUTS) plan_fails("a module %s at most %d tensors", what, MAX_INPUTS);
+    if (n == MAX_CALL_TENSORS) plan_fails("a module %s at most %d tensors", what, MAX_CALL_TENSORS);
     noted[n++] = argument_value(L, i);
   }
   return n;

@@ -102,6 +102,7 @@ static struct range range_of_made(const struct op *op, const struct range *in)
     return between(0, graph->value[op->out].shape.size[0] - 1);
   case OP_argsort:
   case OP_argmax:
+  case OP_cummax: /* the second output: the first one is of floats */
     for (int d = 0; d < MAX_DIMS; d++)
       if (op->dims >> d & 1) return between(0, graph->value[op->in[0]].shape.size[d] - 1);
     return unknown;

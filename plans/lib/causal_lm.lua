@@ -294,9 +294,12 @@ local function names_of(c)
   local function layers(rest) names[f.layers .. ".*." .. rest] = f.prefix .. f.layers .. ".*." .. rest end
   layers("self_attn.**")
   for _, name in pairs(c.norms) do layers(name .. ".weight") end
-  local dense = false
-  for i = 0, c.n_layers - 1 do dense = dense or not has_experts(c, i) end
+  local dense, sparse = false, false
+  for i = 0, c.n_layers - 1 do
+    if has_experts(c, i) then sparse = true else dense = true end
+  end
   if dense then layers("mlp.*_proj.weight") end
+  if not sparse then return names end
   if e.shared then layers("mlp.shared_experts.**") end
   names[f.layers .. ".*.mlp.gate.weight"] = f.prefix .. f.layers .. ".*." .. e.files.gate
   for _, name in ipairs{"gate_proj", "up_proj", "down_proj"} do

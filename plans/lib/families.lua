@@ -19,6 +19,7 @@
 --   bias          {qkv =, out =, mlp =}: which projections have one
 --   rotary        {theta =, scaling =, part =}; sliding_rotary of layers with a window, where it is another one
 --   pairs         neighbours of a head are rotated, not i and i + half
+--   rotates_parts  transformers' class reads partial_rotary_factor
 --   window(i), rotates(i)    of layer i, counted from 0: the window or nil; whether q and k are rotated
 --   act, scale, softcap, last_softcap, sinks, embed_scale, residual_scale, logits_scale, dropout, embed_dropout,
 --   attention_dropout, tied, pad, eps, dim, n_layers, n_heads, n_kv_heads, head_dim, hidden, vocab, positions
@@ -73,8 +74,9 @@ end
 local function all_layers() return true end
 local function every_second(i) return i % 2 == 0 end
 
-local function has_bias(c, at, everywhere)
-  c.bias = {qkv = at.attention_bias, out = everywhere and at.attention_bias, mlp = at.mlp_bias}
+-- everywhere: also of what comes out of the attention; in_mlp: the family reads mlp_bias.
+local function has_bias(c, at, everywhere, in_mlp)
+  c.bias = {qkv = at.attention_bias, out = everywhere and at.attention_bias, mlp = in_mlp and at.mlp_bias}
 end
 
 -- ------------------------------------------------------------------------------------------ experts
@@ -151,12 +153,23 @@ end
 
 local function of_llama(c, config)
   usual(c, config)
-  has_bias(c, config.at, true)
+  has_bias(c, config.at, true, true)
+end
+
+-- transformers fails, or masks the layers all the same.
+local function check_windows(config)
+  if config.at.use_sliding_window then return end
+  for _, kind in ipairs(config.at.layer_types or {}) do
+    if kind == "sliding_attention" then
+      error(config.path .. ": layer_types has sliding_attention, and use_sliding_window is false: say true, or full_attention")
+    end
+  end
 end
 
 local function of_smollm(c, config)
   usual(c, config)
-  has_bias(c, config.at, true)
+  has_bias(c, config.at, true, true)
+  check_windows(config)
   local at, every = config.at, config.at.no_rope_layer_interval or 4
   local listed = at.no_rope_layers
   function c.rotates(i)
@@ -174,8 +187,9 @@ local function of_mistral(c, config)
   has_windows(c, config, all_layers)
 end
 
--- Windows are off unless the file turns them on, be they listed or not.
+-- Windows are off unless the file turns them on.
 local function has_qwens_windows(c, config)
+  check_windows(config)
   local at = config.at
   if at.use_sliding_window then has_windows(c, config, function(i) return i >= at.max_window_layers end) end
 end
@@ -231,7 +245,7 @@ end
 local function of_granite(c, config)
   local at = config.at
   usual(c, config)
-  has_bias(c, at, true)
+  has_bias(c, at, true, true)
   c.scale, c.embed_scale, c.residual_scale = at.attention_multiplier, at.embedding_multiplier, at.residual_multiplier
   c.logits_scale = 1 / config.need("logits_scaling")
 end
@@ -291,15 +305,15 @@ local GPT2 = {files = {prefix = "transformer.", embed = "wte", positions = "wpe"
   mlp = {name = "mlp", kind = "conv", up = "c_fc", down = "c_proj"}}
 local PLAIN = {name = "mlp", kind = "plain", up = "dense_h_to_4h", down = "dense_4h_to_h"}
 local NEOX = {files = {prefix = "gpt_neox.", embed = "embed_in", layers = "layers", norm = "final_layer_norm", head = "embed_out"},
-  norm = "layer", norms = LLAMA.norms, mlp = PLAIN,
+  norm = "layer", norms = LLAMA.norms, mlp = PLAIN, rotates_parts = true,
   attention = {name = "attention", kind = "grouped", joined = "query_key_value", out = "dense"}}
 local FALCON = {files = {prefix = "transformer.", embed = "word_embeddings", layers = "h", norm = "ln_f", head = "lm_head"},
   norm = "layer", mlp = PLAIN,
   attention = {name = "self_attention", kind = "joined", joined = "query_key_value", out = "dense"}}
-local PHI3 = row(LLAMA, {attention = {name = "self_attn", kind = "joined", joined = "qkv_proj", out = "o_proj"},
+local PHI3 = row(LLAMA, {rotates_parts = true, attention = {name = "self_attn", kind = "joined", joined = "qkv_proj", out = "o_proj"},
   mlp = {name = "mlp", kind = "joined", joined = "gate_up_proj", down = "down_proj"}})
 local GEMMA = row(LLAMA, {norm = "rms_plus_one"})
-local GLM = row(LLAMA, {mlp = PHI3.mlp, pairs = true})
+local GLM = row(LLAMA, {mlp = PHI3.mlp, pairs = true, rotates_parts = true})
 local GEMMA_SIZES = {hidden_size = 2304, num_hidden_layers = 26, num_attention_heads = 8, num_key_value_heads = 4, head_dim = 256,
   intermediate_size = 9216, sliding_window = 4096, query_pre_attn_scalar = 256}
 local OF_7B = {hidden_size = 4096, num_hidden_layers = 32, num_attention_heads = 32, intermediate_size = 11008, vocab_size = 32000,
@@ -409,6 +423,10 @@ function M.read(file, types, known)
   c.rotary = rotary_of(at, family.by_layer and "full_attention")
   c.rotary.part = c.rotary.part or c.rotary_part or 1
   if c.theta and not config.has("rope_theta") and not at.rope_parameters then c.rotary.theta = c.theta end
+  if c.rotary.part ~= 1 and not c.rotates_parts then
+    error(config.path .. ": partial_rotary_factor is " .. c.rotary.part .. ", and transformers' " .. at.model_type
+      .. " rotates whole heads: leave it out, or say 1")
+  end
   if known and c.rotary.part ~= 1 then
     error(config.path .. ": partial_rotary_factor is " .. c.rotary.part .. "; this plan knows 1 alone")
   end

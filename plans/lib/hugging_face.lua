@@ -148,6 +148,10 @@ function M.rope(config, layer_type)
   for key, value in pairs(fields) do
     if not elsewhere[key] then scaling[key] = value end
   end
+  if layer_type and from == "rope_scaling" and rope.type and not rope.rope_type then
+    error("rope_scaling has 'type' and no 'rope_type', which transformers does not read where layers have embeddings of "
+      .. "their own: write rope_type")
+  end
   local kind = rope.rope_type or rope.type or "default"
   local longest, is_phi3 = config.max_position_embeddings, config.model_type == "phi3"
   if is_phi3 and (kind == "su" or kind == "yarn") then kind = "longrope" end -- as its first files say it

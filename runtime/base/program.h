@@ -11,6 +11,7 @@
 #define PROGRAM_H
 
 #include "base/box_copy.h"
+#include "base/clock.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,19 +58,37 @@ enum type { F32, BF16, I32, I64, BOOL, INT8_BLOCKS, NF4_BLOCKS };
 enum role { PARAMETER, STATE, BATCH, OUTPUT };
 
 // How a tensor is filled if no file has it: by Philox, with the element's global index as counter,
-// so that it is the same on every mesh. UNIFORM: a <= x < b. NORMAL: mean a, deviation b. CONSTANT:
-// a. Integers are these, rounded down; a BOOL is whether they are not 0. TOKENS, for a BATCH: the
-// tokens of the data, shifted by b from the start of the batch; each is below a. Without data:
-// UNIFORM from 0 to a. PRESENT, for a BATCH: a float per sample, 1 for a sample that exists, 0 for
-// one that the data's last batch lacks. Without data: 1. NORMAL_ROWS: as NORMAL with mean 0, and
-// row a zeros. NESTED: "NAME_nested", the tables of the NF4_BLOCKS of the parameter "NAME". They
-// are made of its numbers; of files only checkpoints have them. An OUTPUT is not filled. One of a
-// program that only goes forward is OF_SAMPLES if its row i is of sample i of the batch, OF_BATCH
-// if it is of all samples together, and else the same for all.
-enum how { CONSTANT, UNIFORM, NORMAL, TOKENS, PRESENT, NORMAL_ROWS, NESTED, OF_SAMPLES, OF_BATCH };
+// so that it is the same on every mesh. Its numbers are a, b, low, high. UNIFORM: a <= x < b.
+// NORMAL: mean a, deviation b. TRUNC_NORMAL: likewise, low <= x <= high. ORTHOGONAL: a matrix of
+// rows, dimension 0, whose columns or rows are orthogonal, times a. SPARSE: a matrix with the share
+// a of each column zeros, the others of deviation b. DIRAC: for each of a groups of rows, ones
+// where a convolution hands its channels on; of a matrix, the identity. CONSTANT: a. Integers are
+// these, rounded down; a BOOL is whether they are not 0. TOKENS, for a BATCH: the tokens of the
+// data, shifted by b from the start of the batch; each is below a. Without data: UNIFORM from 0 to
+// a. PRESENT, for a BATCH: a float per sample, 1 for a sample that exists, 0 for one that the
+// data's last batch lacks. Without data: 1. NORMAL_ROWS: as NORMAL with mean 0, and row a zeros.
+// NESTED: "NAME_nested", the tables of the NF4_BLOCKS of the parameter "NAME". They are made of its
+// numbers; of files only checkpoints have them. An OUTPUT is not filled. One of a program that only
+// goes forward is OF_SAMPLES if its row i is of sample i of the batch, OF_BATCH if it is of all
+// samples together, and else the same for all.
+enum how {
+  CONSTANT,
+  UNIFORM,
+  NORMAL,
+  TOKENS,
+  PRESENT,
+  NORMAL_ROWS,
+  TRUNC_NORMAL,
+  ORTHOGONAL,
+  SPARSE,
+  DIRAC,
+  NESTED,
+  OF_SAMPLES,
+  OF_BATCH
+};
 struct init {
   enum how how;
-  double a, b;
+  double of[4];
 };
 
 // A tensor's name in files. For a stack, whose tensors belong to the modules of a list: the text
@@ -357,6 +376,10 @@ struct place {
 extern OF_MODEL const struct place *pending;
 extern OF_MODEL int pending_microbatch; // of its action
 extern OF_MODEL unsigned long collectives;
+#ifndef TPGEN_CUDA
+extern OF_MODEL double waiting_since,
+    seconds_waited; // the seconds that this rank has been in these
+#endif
 
 // Reports on standard error what failed and where in the generated program, then ends the whole job
 // with a non-zero status; in a library ends the call of the library instead, with that error. Never
@@ -377,6 +400,7 @@ bool is_unawaited(cudaEvent_t event);
 
 // With --profile: names the next work on the stream; the text must stay valid; NULL: no work.
 extern bool profiling;
+extern const char WAITS[]; // where `stream` waits for a collective
 void note_work(const char *what, cudaStream_t on);
 
 extern cudaStream_t stream; // of all work of a step but overlapped collectives
@@ -411,9 +435,15 @@ static inline void begin_waiting(const struct place *at)
 {
   __atomic_store_n(&collectives, collectives + 1, __ATOMIC_RELAXED);
   __atomic_store_n(&pending, at, __ATOMIC_RELEASE);
+#ifndef TPGEN_CUDA
+  waiting_since = seconds_now();
+#endif
 }
 static inline void end_waiting(void)
 {
+#ifndef TPGEN_CUDA
+  seconds_waited += seconds_now() - waiting_since;
+#endif
   __atomic_store_n(&pending, (const struct place *)NULL, __ATOMIC_RELEASE);
 }
 

@@ -62,7 +62,7 @@ static long furthest(void)
   long shift = 0;
   for (int i = 0; i < program->ntensors; i++) {
     const struct tensor *t = &program->tensors[i];
-    if (is_tokens(t) && (long)t->init.b > shift) shift = (long)t->init.b;
+    if (is_tokens(t) && (long)t->init.of[1] > shift) shift = (long)t->init.of[1];
   }
   return shift;
 }
@@ -71,7 +71,7 @@ static double smallest_vocabulary(void)
 {
   double least = INFINITY;
   for (int i = 0; i < program->ntensors; i++)
-    if (is_tokens(&program->tensors[i])) least = fmin(least, program->tensors[i].init.a);
+    if (is_tokens(&program->tensors[i])) least = fmin(least, program->tensors[i].init.of[0]);
   return least;
 }
 
@@ -365,7 +365,7 @@ static bool read_piece(const struct source *from, int row, const struct slice *s
   for (size_t done = 0; done < count;) {
     const struct run mine = slice_run(slice, at + done, count - done);
     const struct run run = run_in_text(from, mine.first, mine.count);
-    if (!read_tokens(from->tokens, run.first + (uint64_t)t->init.b, run.count,
+    if (!read_tokens(from->tokens, run.first + (uint64_t)t->init.of[1], run.count,
                      from->tokens->read + done * size, why))
       return false;
     done += run.count;

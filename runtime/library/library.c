@@ -108,8 +108,8 @@ static void leave(struct library *m, const struct saved_state *before)
   (void)before;
 }
 
-// Does the work as a call of the model. A failure in its depth comes back here.
-static int call(struct library *m, bool (*work)(struct library *m, void *with), void *with)
+// A failure in the depth of the work comes back here.
+int library_call(struct library *m, bool (*work)(struct library *m, void *with), void *with)
 {
   volatile bool done = false;
   if (!m) return LIBRARY_BROKEN;
@@ -207,7 +207,7 @@ int library_open(MPI_Comm comm, const struct library_options *options, struct li
   m->rate_factor = 1;
   if (options) m->options = *options;
   m->options.weights = options ? options->weights : NULL;
-  const int status = take_ranks(m, comm) ? call(m, open_model, NULL) : LIBRARY_ERROR;
+  const int status = take_ranks(m, comm) ? library_call(m, open_model, NULL) : LIBRARY_ERROR;
   m->options.weights = m->options.adapter = NULL; // they are the caller's
   if (status != LIBRARY_OK) m->broken = true;
   return status;
@@ -256,7 +256,7 @@ static bool scale_rate(struct library *m, void *with)
 
 int library_scale_rate(struct library *m, double factor)
 {
-  return call(m, scale_rate, &factor);
+  return library_call(m, scale_rate, &factor);
 }
 
 void library_close(struct library *m)
@@ -274,6 +274,7 @@ void library_close(struct library *m)
   }
   leave(m, &before);
   table_free(&m->members);
+  free(m->lengths);
   free(m->ranks);
   free(m->stage);
   free(m);
@@ -360,7 +361,7 @@ static bool find_named(struct library *m, void *with)
 
 int library_tensor(struct library *m, const char *name, struct library_tensor *to)
 {
-  return call(m, find_named, &(struct sought){.name = name, .to = to});
+  return library_call(m, find_named, &(struct sought){.name = name, .to = to});
 }
 
 static bool find_numbered(struct library *m, void *with)
@@ -383,7 +384,7 @@ static bool find_numbered(struct library *m, void *with)
 
 int library_tensor_at(struct library *m, int number, struct library_tensor *to)
 {
-  return call(m, find_numbered, &(struct sought){.number = number, .to = to});
+  return library_call(m, find_numbered, &(struct sought){.number = number, .to = to});
 }
 
 // ---- steps
@@ -454,6 +455,8 @@ static bool forward(struct library *m, void *with)
   const struct run_of *r = with;
   const struct member *output;
   const bool trains = program->loss >= 0;
+  if (program->generation)
+    return failed(&m->error, "the model generates: it has slots, and no forward of its own");
   if (trains && !program->validate)
     return failed(&m->error,
                   "the loss is whole only after the last batch of a step: say validate = {} in the "
@@ -482,7 +485,7 @@ static bool forward(struct library *m, void *with)
 
 int library_forward(struct library *m, const void *const in[], void *const out[])
 {
-  return call(m, forward, &(struct run_of){.in = in, .out = out});
+  return library_call(m, forward, &(struct run_of){.in = in, .out = out});
 }
 
 static bool step(struct library *m, void *with)
@@ -510,7 +513,7 @@ static bool step(struct library *m, void *with)
 
 int library_step(struct library *m, const void *const batch[], float *loss)
 {
-  return call(m, step, &(struct run_of){.in = batch, .loss = loss});
+  return library_call(m, step, &(struct run_of){.in = batch, .loss = loss});
 }
 
 // ---- files
@@ -530,7 +533,7 @@ static bool load(struct library *m, void *with)
 int library_load(struct library *m, const char *path)
 {
   char *same = (char *)(uintptr_t)path;
-  return call(m, load, same);
+  return library_call(m, load, same);
 }
 
 static bool take(struct library *m, const char *path, const char *token, struct failure *why)
@@ -568,7 +571,7 @@ static int save_quietly(struct library *m, struct saving *what)
   sigemptyset(&limit);
   sigaddset(&limit, SIGXFSZ);
   pthread_sigmask(SIG_BLOCK, &limit, &before);
-  const int status = call(m, save, what);
+  const int status = library_call(m, save, what);
   if (sigpending(&now) == 0 && sigismember(&now, SIGXFSZ) && !sigismember(&before, SIGXFSZ))
     sigtimedwait(&limit, NULL, &(struct timespec){0});
   pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -42,6 +42,7 @@ struct library {
   struct validations validations;
   int step;
   double rate_factor;
+  long *lengths;            // of a model that generates: the tokens of each slot; or NULL
   const void *const *batch; // of the step in work: whole tensors, or NULL
   struct folder folder;     // held while a save is in work
   void *stage;              // STAGED_BYTES
@@ -54,6 +55,9 @@ struct library {
 
 // The constants of each rank: generated, library_ranks.c.
 extern const struct rank *const library_ranks[];
+
+// Does the work as a call of the model: the status that its function returns.
+int library_call(struct library *m, bool (*work)(struct library *m, void *with), void *with);
 
 // Starts to watch, if there is a deadline; and ends.
 bool library_watch_start(struct library *m);

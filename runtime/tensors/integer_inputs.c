@@ -159,8 +159,8 @@ static bool hold_declared(const struct kept *kept, const struct member *m,
 {
   const struct tensor *t = &program->tensors[m->row];
   const bool tokens = t->init.how == TOKENS;
-  const int64_t low = tokens ? 0 : (int64_t)t->init.a;
-  const int64_t end = tokens ? (int64_t)t->init.a : (int64_t)t->init.b;
+  const int64_t low = tokens ? 0 : (int64_t)t->init.of[0];
+  const int64_t end = tokens ? (int64_t)t->init.of[0] : (int64_t)t->init.of[1];
   for (size_t i = 0; i < count; i++) {
     const int64_t x = element_at(t->type, elements, i);
     if (x >= low && x < end) continue;

@@ -9,94 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/elements.h"
-#include "base/philox.h"
 #include "base/program.h"
 #include "base/target.h"
 #include "formats/safetensors_set.h"
 #include "tensors/adapters.h"
 #include "tensors/file_elements.h"
+#include "tensors/initial_values.h"
 #include "tensors/integer_inputs.h"
 #include "tensors/stored_blocks.h"
 #include "tensors/tensor_table.h"
-
-// ---- by Philox ---------------------------------------------------------------------------------
-
-// The nearest float, or bfloat16, that is below the limit.
-static float below(enum type type, double x, double limit)
-{
-  float y = (float)x;
-  if (!((double)y < limit)) y = nextafterf((float)limit, -INFINITY);
-  if (type != BF16) return y;
-  bf16 half = float_to_bf16(y);
-  if ((double)bf16_to_float(half) < limit) return bf16_to_float(half);
-  bool zero = !(half & 0x7fff), negative = half & 0x8000;
-  return bf16_to_float((bf16)(zero ? 0x8001 : negative ? half + 1 : half - 1));
-}
-
-static void store(enum type type, float x, double exact, void *to, size_t i)
-{
-  switch (type) {
-  case F32:
-    ((float *)to)[i] = x;
-    break;
-  case BF16:
-    ((bf16 *)to)[i] = float_to_bf16(x);
-    break;
-  case I32:
-    ((int32_t *)to)[i] = (int32_t)floor(exact);
-    break;
-  case I64:
-    ((int64_t *)to)[i] = (int64_t)floor(exact);
-    break;
-  case BOOL:
-    ((unsigned char *)to)[i] = floor(exact) != 0;
-    break;
-  case INT8_BLOCKS:
-  case NF4_BLOCKS: // drawn as floats
-    break;
-  }
-}
-
-enum { AT_ONCE = 512 };
-
-// Elements first .. first + count - 1 of the whole tensor, at most AT_ONCE.
-static void draw_some(const struct tensor *t, const struct philox *named, uint64_t first,
-                      size_t count, void *to, size_t at)
-{
-  double x[AT_ONCE] = {0};
-  struct init init = t->init;
-  if (init.how == TOKENS) init = (struct init){UNIFORM, 0, init.a};
-  if (init.how == UNIFORM) philox_uniform(named, first, count, x);
-  if (init.how == NORMAL || init.how == NORMAL_ROWS) philox_normal(named, first, count, x);
-  if (init.how == NORMAL_ROWS) {
-    uint64_t row = 1;
-    for (int d = 1; d < t->ndim; d++) row *= (uint64_t)t->of[d];
-    for (size_t i = 0; i < count; i++)
-      if ((first + i) / row == (uint64_t)init.a) x[i] = 0;
-    init.a = 0;
-  }
-  for (size_t i = 0; i < count; i++) {
-    double value = init.how == CONSTANT || init.how == PRESENT ? init.a
-                   : init.how == UNIFORM                       ? init.a + (init.b - init.a) * x[i]
-                                                               : init.a + init.b * x[i];
-    float narrow = init.how == UNIFORM ? below(elements_type(t), value, init.b) : (float)value;
-    store(elements_type(t), narrow, value, to, at + i);
-  }
-}
-
-// Any number of elements. Each is a function only of its index: threads may share the work.
-static void draw(const struct member *m, uint64_t first, size_t count, void *to)
-{
-  const struct tensor *t = &program->tensors[m->row];
-  const struct philox named = philox_named(program->seed, m->name);
-#ifdef _OPENMP
-#pragma omp parallel for if (count > 16 * AT_ONCE)
-#endif
-  for (size_t done = 0; done < count; done += AT_ONCE) {
-    size_t n = count - done < AT_ONCE ? count - done : AT_ONCE;
-    draw_some(t, &named, first + done, n, to, done);
-  }
-}
 
 // ---- piece by piece ----------------------------------------------------------------------------
 
@@ -116,17 +37,17 @@ static void slice_in(const struct kept *kept, const struct member *m, struct num
 
 // Makes the slice's own elements from .. from + count - 1 in `to`: reads them and adds them to the
 // checksum, if `kept` is not NULL; else draws them.
-static bool make_piece(const struct kept *kept, const struct member *m, const struct slice *slice,
-                       size_t from, size_t count, void *to, struct checksum *sum,
-                       struct failure *why)
+static bool make_piece(const struct kept *kept, const struct drawn *drawn, const struct member *m,
+                       const struct slice *slice, size_t from, size_t count, void *to,
+                       struct checksum *sum, struct failure *why)
 {
   const struct tensor *t = &program->tensors[m->row];
   if (kept && !elements_read(kept, m, slice, from, count, to, sum, why)) return false;
   size_t size = table_type(elements_type(t)).bytes;
-  for (size_t drawn = 0; !kept && drawn < count;) {
-    struct run run = slice_run(slice, from + drawn, count - drawn);
-    draw(m, run.first, run.count, (char *)to + drawn * size);
-    drawn += run.count;
+  for (size_t done = 0; !kept && done < count;) {
+    struct run run = slice_run(slice, from + done, count - done);
+    draw(drawn, run.first, run.count, (char *)to + done * size);
+    done += run.count;
   }
   return true;
 }
@@ -142,7 +63,7 @@ static bool piece_holds(const struct kept *kept, const struct member *m, size_t 
 
 // Makes the tables of a parameter of NF4 blocks, from its whole tensor: this rank's memory has them
 // afterwards, and the caller a copy.
-static bool make_tables(const struct kept *kept, const struct member *m,
+static bool make_tables(const struct kept *kept, const struct drawn *drawn, const struct member *m,
                         const struct member *tables, void *stage, float **nested,
                         struct failure *why)
 {
@@ -159,7 +80,7 @@ static bool make_tables(const struct kept *kept, const struct member *m,
   for (size_t from = 0, n; ok && from < count; from += n) {
     n = STAGED_BYTES / elements_staged(kept, &program->tensors[m->row]);
     if (n > count - from) n = count - from;
-    ok = make_piece(kept, m, &whole, from, n, stage, NULL, why);
+    ok = make_piece(kept, drawn, m, &whole, from, n, stage, NULL, why);
     if (ok) nf4_sizes(stage, n, sizes + from / NF4_NUMBERS);
   }
   // A part of a larger tensor of files is whole rows of it.
@@ -198,12 +119,14 @@ static bool fill_tensor(const struct members *members, const struct kept *kept,
   float *nested = NULL;
   // A rank of another stage of a pipeline has neither.
   const bool makes = !as_is && tables && program->tensors[tables->row].here[0] > 0;
-  bool ok = !makes || make_tables(kept, m, tables, stage, &nested, why);
+  struct drawn drawn = {0};
+  bool ok = kept || elements == 0 || draw_begin(&drawn, m, why);
+  ok = ok && (!makes || make_tables(kept, &drawn, m, tables, stage, &nested, why));
   char *memory = table_memory(m);
   for (size_t from = 0, count; ok && from < elements; from += count) {
     count = STAGED_BYTES / elements_staged(kept, t);
     if (count > elements - from) count = elements - from;
-    ok = make_piece(kept, m, &numbers.slice, from, count, stage, share ? &sum : NULL, why);
+    ok = make_piece(kept, &drawn, m, &numbers.slice, from, count, stage, share ? &sum : NULL, why);
     if (ok && kept) ok = tables_hold(kept, m, from, stage, why);
     if (ok && checks) ok = piece_holds(kept, m, from, count, stage, why);
     if (!ok) break;
@@ -212,6 +135,7 @@ static bool fill_tensor(const struct members *members, const struct kept *kept,
     memory += bytes;
   }
   free(nested);
+  draw_end(&drawn);
   if (ok && share) *share ^= checksum_share(&sum, kept->entry->end - kept->entry->begin);
   return ok;
 }
@@ -221,7 +145,7 @@ static bool fill_tensor(const struct members *members, const struct kept *kept,
 // Memory is zeroed at the start.
 static bool is_zero(const struct tensor *t)
 {
-  return t->init.how == CONSTANT && fpclassify(t->init.a) == FP_ZERO;
+  return t->init.how == CONSTANT && fpclassify(t->init.of[0]) == FP_ZERO;
 }
 
 // The source of each member: NULL if it is drawn.

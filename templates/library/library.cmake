@@ -31,12 +31,13 @@ set(library_runtime
   runtime/checkpoint/save_layout.c runtime/tensors/checksums.c runtime/formats/crc32c.c
   runtime/formats/packed.c runtime/formats/safetensors.c runtime/formats/safetensors_set.c
   runtime/formats/torch_archive.c
-  runtime/library/data.c runtime/library/library.c runtime/library/watch.c
+  runtime/library/data.c runtime/library/library.c runtime/library/sequences.c
+  runtime/library/watch.c
   runtime/metrics/validation_results.c runtime/tensors/adapters.c runtime/tensors/file_elements.c
-  runtime/tensors/integer_inputs.c runtime/tensors/row_bounds.c runtime/tensors/stored_blocks.c
-  runtime/tensors/tensor_table.c
+  runtime/tensors/initial_values.c runtime/tensors/integer_inputs.c runtime/tensors/row_bounds.c
+  runtime/tensors/stored_blocks.c runtime/tensors/tensor_table.c
   runtime/tensors/surplus.c runtime/tensors/tensors.c)
-set_source_files_properties(runtime/library/library.c PROPERTIES COMPILE_OPTIONS -fvisibility=default)
+set_source_files_properties(runtime/library/library.c runtime/library/sequences.c PROPERTIES COMPILE_OPTIONS -fvisibility=default)
 $target$
 foreach(entry IN LISTS RANKS)
   string(REPLACE ":" ";" entry ${entry})

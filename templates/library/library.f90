@@ -14,7 +14,8 @@ module $name$
   integer(c_int), parameter, public :: $name$_f32 = 0, $name$_bf16 = 1, $name$_i32 = 2, $name$_i64 = 3, &
       $name$_bool = 4
   integer, parameter, public :: $name$_ranks = $world$, $name$_inputs = $inputs$, $name$_outputs = $outputs$, &
-      $name$_batches = $batches$
+      $name$_batches = $batches$, $name$_slots = $slots$, $name$_context = $context$, &
+      $name$_vocabulary = $vocabulary$
 
   type, bind(c), public :: $name$_options
     type(c_ptr) :: weights = c_null_ptr
@@ -36,6 +37,7 @@ module $name$
   end type
 
   public :: $name$_open, $name$_close, $name$_error, $name$_tensor, $name$_tensor_at, $name$_forward
+  public :: $name$_begin, $name$_extend, $name$_decode, $name$_reset, $name$_length
   public :: $name$_step, $name$_steps, $name$_load, $name$_save, $name$_export
 
   interface
@@ -74,6 +76,48 @@ module $name$
       type(c_ptr), intent(in), optional :: batch(*)
       real(c_float), intent(out), optional :: loss
       integer(c_int) :: status
+    end function
+
+    function $name$_begin(model, slot, tokens, count, logits) bind(c, name="$name$_begin") result(status)
+      import
+      type(c_ptr), value :: model
+      integer(c_int), value :: slot
+      integer(c_int), intent(in) :: tokens(*)
+      integer(c_long), value :: count
+      real(c_float), intent(out), optional :: logits(*)
+      integer(c_int) :: status
+    end function
+
+    function $name$_extend(model, slot, tokens, count, logits) bind(c, name="$name$_extend") result(status)
+      import
+      type(c_ptr), value :: model
+      integer(c_int), value :: slot
+      integer(c_int), intent(in) :: tokens(*)
+      integer(c_long), value :: count
+      real(c_float), intent(out), optional :: logits(*)
+      integer(c_int) :: status
+    end function
+
+    function $name$_decode(model, tokens, logits) bind(c, name="$name$_decode") result(status)
+      import
+      type(c_ptr), value :: model
+      integer(c_int), intent(in) :: tokens(*)
+      real(c_float), intent(out), optional :: logits(*)
+      integer(c_int) :: status
+    end function
+
+    function $name$_reset(model, slot) bind(c, name="$name$_reset") result(status)
+      import
+      type(c_ptr), value :: model
+      integer(c_int), value :: slot
+      integer(c_int) :: status
+    end function
+
+    function $name$_length(model, slot) bind(c, name="$name$_length") result(length)
+      import
+      type(c_ptr), value :: model
+      integer(c_int), value :: slot
+      integer(c_long) :: length
     end function
 
     function $name$_steps(model) bind(c, name="$name$_steps") result(steps)

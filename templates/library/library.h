@@ -29,6 +29,7 @@ enum { $NAME$_INPUT, $NAME$_OUTPUT, $NAME$_PARAMETER, $NAME$_STATE };        // 
 enum { $NAME$_F32, $NAME$_BF16, $NAME$_I32, $NAME$_I64, $NAME$_BOOL }; // types; BOOL is a byte
 enum { $NAME$_RANKS = $world$, $NAME$_MAX_DIMS = 8 };
 enum { $NAME$_INPUTS = $inputs$, $NAME$_OUTPUTS = $outputs$ };
+enum { $NAME$_SLOTS = $slots$, $NAME$_CONTEXT = $context$, $NAME$_VOCABULARY = $vocabulary$ }; // 0: generates nothing
 enum { $NAME$_BATCHES = $batches$ }; // taken by a step; 0: the model only goes forward
 
 $inputs_list$
@@ -106,6 +107,26 @@ int $name$_step(struct $name$ *model, const void *const batch[], float *loss);
 // From the next step on the plan's learning rates are multiplied by the factor, 0 or more; it
 // belongs to no checkpoint.
 int $name$_scale_rate(struct $name$ *model, double factor);
+
+// Of a model that generates; others refuse. A slot has one sequence of tokens, of up to
+// $NAME$_CONTEXT; $NAME$_SLOTS go on side by side.
+
+// Collective. Begins a sequence in the slot, with these tokens, in place of what it had. logits: of
+// the next token, [$NAME$_VOCABULARY], on every rank; or NULL.
+int $name$_begin(struct $name$ *model, int slot, const int tokens[], long count, float logits[]);
+
+// Collective. The same behind the tokens that the slot has.
+int $name$_extend(struct $name$ *model, int slot, const int tokens[], long count, float logits[]);
+
+// Collective. The next token of each slot; below 0: the slot rests. logits: of the token behind it,
+// [$NAME$_SLOTS, $NAME$_VOCABULARY], zeros for a slot that rests; or NULL.
+int $name$_decode(struct $name$ *model, const int tokens[], float logits[]);
+
+// On all ranks. Empties the slot.
+int $name$_reset(struct $name$ *model, int slot);
+
+// How many tokens the slot has.
+long $name$_length(const struct $name$ *model, int slot);
 
 // The number of steps done, with those of a checkpoint.
 int $name$_steps(const struct $name$ *model);

@@ -18,6 +18,7 @@ except ImportError:  # memoryviews take their place
     numpy = None
 
 RANKS = $world$
+SLOTS, CONTEXT, VOCABULARY = $slots$, $context$, $vocabulary$  # of a model that generates, or 0
 BATCHES = $batches$  # taken by a step; 0: the model only goes forward
 # Of each input the type, the shape of a whole batch, and what fills the rows of a smaller one.
 INPUTS = {$inputs_table$}
@@ -94,6 +95,7 @@ class Model:
         path = library or os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib$name$.so")
         self._library, self._model = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), ctypes.c_void_p()
         self._library.$name$_error.restype = ctypes.c_char_p
+        self._library.$name$_length.restype = ctypes.c_long
         self._library.$name$_scale_rate.argtypes = [ctypes.c_void_p, ctypes.c_double]
         options = _Options(weights=weights and os.fsencode(weights), adapter=adapter and os.fsencode(adapter), threads=threads,
                            verbose=verbose)
@@ -177,6 +179,36 @@ class Model:
         places = [ctypes.addressof(room) if BATCHES <= 1 or i == 0 else None for i, room in enumerate(rooms)]
         self._check(self._library.$name$_forward(self._model, pointers, (ctypes.c_void_p * len(rooms))(*places)))
         return {name: _view(room, kind, shape) for (name, kind, shape), room, place in zip(outputs, rooms, places) if place}
+
+    def _added(self, function, slot, tokens):
+        tokens, logits = list(tokens), ctypes.create_string_buffer(4 * max(VOCABULARY, 1))
+        self._check(function(self._model, slot, (ctypes.c_int * len(tokens))(*tokens), ctypes.c_long(len(tokens)), logits))
+        return _view(logits, "float32", (VOCABULARY,))
+
+    def begin(self, slot, tokens):
+        """Of a model that generates: a new sequence in the slot. The logits of the next token."""
+        return self._added(self._library.$name$_begin, slot, tokens)
+
+    def extend(self, slot, tokens):
+        """More tokens behind those of the slot. The logits of the next one."""
+        return self._added(self._library.$name$_extend, slot, tokens)
+
+    def decode(self, tokens):
+        """The next token of each slot, by slot; others rest. By slot the logits of the token behind it."""
+        if not tokens.keys() <= set(range(SLOTS)):
+            raise Error(f"there are {SLOTS} slots, from 0 on, not {sorted(tokens)}")
+        row, logits = [tokens.get(slot, -1) for slot in range(SLOTS)], ctypes.create_string_buffer(4 * max(SLOTS * VOCABULARY, 1))
+        self._check(self._library.$name$_decode(self._model, (ctypes.c_int * len(row))(*row), logits))
+        every = _view(logits, "float32", (SLOTS * VOCABULARY,))
+        return {slot: every[slot * VOCABULARY:(slot + 1) * VOCABULARY] for slot in tokens}
+
+    def reset(self, slot):
+        """Empties the slot."""
+        self._check(self._library.$name$_reset(self._model, slot))
+
+    def length(self, slot):
+        """How many tokens the slot has."""
+        return self._library.$name$_length(self._model, slot)
 
     @property
     def steps(self):

@@ -23,6 +23,11 @@
 #define library_open_world   $name$_open_world
 #define library_leave_world  $name$_leave_world
 #define library_scale_rate   $name$_scale_rate
+#define library_length       $name$_length
+#define library_reset        $name$_reset
+#define library_decode       $name$_decode
+#define library_extend       $name$_extend
+#define library_begin        $name$_begin
 
 #define LIBRARY_OK        $NAME$_OK
 #define LIBRARY_ERROR     $NAME$_ERROR

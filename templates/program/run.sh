@@ -36,8 +36,10 @@ usage() {
                           options, on N machines; --kubernetes N: a manifest of an MPIJob
 
 Environment: TPGEN_BUILD_DIR, where to build (build/ in the program's folder); CMAKE_ARGS, more
-arguments for cmake; OMP_NUM_THREADS, the threads of a rank (cores / ranks); TPGEN_TOKEN, a secret
-of the ranks that meet over TCP: the same for all, and known to nobody else.
+arguments for cmake; XDG_CACHE_HOME, where objects of the runtime are kept for other programs,
+unless CMAKE_ARGS has -DTPGEN_OBJECT_CACHE=OFF; OMP_NUM_THREADS, the threads of a rank (cores /
+ranks); TPGEN_TOKEN, a secret of the ranks that meet over TCP: the same for all, and known to nobody
+else.
 END
 }
 

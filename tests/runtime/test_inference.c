@@ -15,9 +15,9 @@
 #include "temporary.h"
 
 static const struct tensor tensors[] = {
-    {{"w", NULL}, {NULL, NULL}, 1, PARAMETER, F32, 0, 0, 1, {2}, {2}, {UNIFORM, 0, 1}},
-    {{"input", NULL}, {NULL, NULL}, 1, BATCH, F32, 8, 0, 1, {2}, {2}, {UNIFORM, 0, 1}},
-    {{"output", NULL}, {NULL, NULL}, 1, OUTPUT, F32, 16, 0, 1, {2}, {2}, {CONSTANT, 0, 0}},
+    {{"w", NULL}, {NULL, NULL}, 1, PARAMETER, F32, 0, 0, 1, {2}, {2}, {UNIFORM, {0, 1}}},
+    {{"input", NULL}, {NULL, NULL}, 1, BATCH, F32, 8, 0, 1, {2}, {2}, {UNIFORM, {0, 1}}},
+    {{"output", NULL}, {NULL, NULL}, 1, OUTPUT, F32, 16, 0, 1, {2}, {2}, {CONSTANT, {0, 0}}},
 };
 static const struct own_part parts[3] = {{{0}, true}, {{0}, true}, {{0}, true}};
 static float values[6];

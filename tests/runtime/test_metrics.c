@@ -49,6 +49,16 @@ double target_peak_tflops(void)
   return 0;
 }
 
+double target_worked(void)
+{
+  return 0;
+}
+
+void target_combine(uint32_t *numbers, size_t count)
+{
+  (void)numbers, (void)count;
+}
+
 size_t target_peak(void)
 {
   return (size_t)3 << 29;
@@ -203,8 +213,8 @@ static void random_inputs(void **state)
   (void)state;
   const char *note = "note: without --data the inputs are random numbers";
   struct tensor tensors[] = {
-      {.name = {"w", NULL}, .role = PARAMETER, .count = 1, .init = {NORMAL, 0, 1}},
-      {.name = {"x", NULL}, .role = BATCH, .count = 1, .init = {CONSTANT, 1, 0}}};
+      {.name = {"w", NULL}, .role = PARAMETER, .count = 1, .init = {NORMAL, {0, 1}}},
+      {.name = {"x", NULL}, .role = BATCH, .count = 1, .init = {CONSTANT, {1, 0}}}};
   const struct options quiet = {.log_every = 1},
                        given = {.log_every = 1, .data = {"a.safetensors"}};
   const char *was = open_data;

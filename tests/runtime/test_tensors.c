@@ -66,19 +66,19 @@ static void uniform_stays_below_its_limit(void **state)
 {
   (void)state;
   double limit = 0.31622776601683794; // the nearest float is above it
-  float x = below(F32, limit * (1 - 1e-12), limit);
+  float x = draw_below(F32, limit * (1 - 1e-12), limit);
   assert_true((double)x < limit);
   assert_true((double)nextafterf(x, 1) >= limit);
   // Where rounding to bfloat16 would come to it: the one before.
   static const float limits[] = {1, 0.5f, 100, -1, -0.25f, 0x1p-130f};
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-    x = below(BF16, (double)nextafterf(limits[i], -INFINITY), (double)limits[i]);
+    x = draw_below(BF16, (double)nextafterf(limits[i], -INFINITY), (double)limits[i]);
     uint16_t bits = float_to_bf16(x);
     assert_true(x < limits[i] && bf16_to_float(bits) >= x && bf16_to_float(bits) <= x);
     uint16_t next = (uint16_t)(limits[i] > 0 ? bits + 1 : bits - 1);
     assert_true(bf16_to_float(next) >= limits[i]);
   }
-  assert_true(below(BF16, -1e-45, 0) < 0);
+  assert_true(draw_below(BF16, -1e-45, 0) < 0);
 }
 
 // Drawn as floats are, and rounded.

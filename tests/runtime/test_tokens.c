@@ -27,7 +27,7 @@ static struct tensor tensors[TENSORS] = {
                2,
                {ROWS, COLUMNS},
                {ROWS, COLUMNS},
-               {TOKENS, 300, 0}},
+               {TOKENS, {300, 0}}},
     [TARGET] = {{"target", NULL},
                 {NULL, NULL},
                 1,
@@ -38,8 +38,9 @@ static struct tensor tensors[TENSORS] = {
                 2,
                 {ROWS, COLUMNS},
                 {ROWS, COLUMNS},
-                {TOKENS, 300, 1}},
-    [MASK] = {{"mask", NULL}, {NULL, NULL}, 1, BATCH, F32, 2048, 0, 1, {4}, {4}, {CONSTANT, 0, 0}},
+                {TOKENS, {300, 1}}},
+    [MASK] =
+        {{"mask", NULL}, {NULL, NULL}, 1, BATCH, F32, 2048, 0, 1, {4}, {4}, {CONSTANT, {0, 0}}},
 };
 static struct own_part own[TENSORS];
 static char space[MEMORY];
@@ -152,7 +153,7 @@ static void refused(const char *form, const char *says)
 // Every rank's part of batch i, which begins behind so many tokens, is what the rule says.
 static void check_batch_at(size_t begin, long i, size_t length, size_t size)
 {
-  const size_t period = length - (size_t)tensors[TARGET].init.b;
+  const size_t period = length - (size_t)tensors[TARGET].init.of[1];
   struct failure why = {""};
   if (!tokens_fill(&text, begin, &why)) fail_msg("%s", why.text);
   (void)i;
@@ -161,7 +162,7 @@ static void check_batch_at(size_t begin, long i, size_t length, size_t size)
     for (long k = 0; k < here[0] * here[1]; k++) {
       long row = first[0] + k / here[1], column = first[1] + k % here[1];
       size_t place = (begin + (size_t)(row * COLUMNS + column)) % period;
-      size_t token = place + (size_t)tensors[t].init.b;
+      size_t token = place + (size_t)tensors[t].init.of[1];
       long long got = t == INPUT ? ((int32_t *)(void *)space)[k]
                                  : ((int64_t *)(void *)(space + tensors[TARGET].offset))[k];
       assert_int_equal(got, token_of(token, size));
@@ -211,7 +212,7 @@ static void batches(void **state)
 static void further_on(void **state)
 {
   (void)state;
-  tensors[TARGET].init.b = 5;
+  tensors[TARGET].init.of[1] = 5;
   write_tokens("text.txt", 1, EACH + 4, 0, 0, 0);
   refused(NULL, "it has 28 bytes, but a batch of 24 needs at least 29");
   for (size_t length = EACH + 5; length < 3 * EACH; length++) {
@@ -220,7 +221,7 @@ static void further_on(void **state)
     for (long i = 0; i < 20; i++) check_batch(i, length, 1);
     closed();
   }
-  tensors[TARGET].init.b = 1;
+  tensors[TARGET].init.of[1] = 1;
 }
 
 // Several files are one text, cut anywhere.
@@ -391,7 +392,7 @@ static void large_tokens(void **state)
   assert_int_equal(finder(0, 1000000, says), 2);
   closed();
 
-  tensors[INPUT].init.a = 256; // no byte is too large
+  tensors[INPUT].init.of[0] = 256; // no byte is too large
   write_tokens("t.txt", 1, 1000, 0, 0, 0);
   opened(NULL);
   assert_int_equal(finder(0, 1000, ""), -1);
@@ -408,13 +409,13 @@ static void large_tokens(void **state)
   assert_int_equal(finder(0, 2, "token 36 is 255, but embedding at plan.lua:7 takes 0 to 249"), 2);
   closed();
   this_program.nindex_uses = 0;
-  tensors[TARGET].init.a = 200;
+  tensors[TARGET].init.of[0] = 200;
   opened(NULL);
   struct failure why = {""};
   assert_false(tokens_check(&text, 0, 2 * EACH, &why));
   assert_non_null(strstr(why.text, "token 29 is 206, which is not below the vocabulary of 200"));
   closed();
-  tensors[INPUT].init.a = tensors[TARGET].init.a = 300;
+  tensors[INPUT].init.of[0] = tensors[TARGET].init.of[0] = 300;
 }
 
 // A file that is cut while it is used is an error that has its name.

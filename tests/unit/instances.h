@@ -79,6 +79,7 @@ static const struct instance instances[] = {
     BINARY(OP_sub),
     BINARY(OP_running),
     BINARY(OP_in_training),
+    {OP_batch_share, .in = {"ab"}, .scalar = 0.3},
     BINARY(OP_mul),
     BINARY(OP_div),
     BINARY(OP_maximum),
@@ -229,6 +230,9 @@ static const struct instance instances[] = {
     {OP_argsort, .in = {"ab"}, .dims = 1},
     {OP_argsort, .in = {"ab"}, .dims = 2, .number = {1}},
     {OP_argmax, .in = {"ab"}, .dims = 1},
+    {OP_cummax, .in = {"ab"}, .dims = 1, .number = {0}},
+    {OP_cummax, .in = {"ab"}, .dims = 2, .number = {1}},
+    {OP_cummax, .in = {"cab"}, .dims = 2, .number = {0}},
     {OP_documents, .in = {"#ab"}, .dims = 2},
     {OP_documents, .in = {"#cab"}, .dims = 2, .number = {1}},
     {OP_argmax, .in = {"abc"}, .dims = 2, .keepdim = true},
@@ -252,6 +256,8 @@ static const struct instance instances[] = {
     {OP_recent, .in = {"a3b", "36b", "#a", "#a"}, .out = {"a5b"}},
     {OP_recent, .in = {"2cb", "39b", "#2", "#2"}, .out = {"29b"}},
     {OP_running_sum, .in = {"acb", "39b", "#a", "#a"}, .out = {"acb"}},
+    {OP_running_max, .in = {"acb", "39b2", "#a", "#a"}, .out = {"acb", "acb"}},
+    {OP_running_max, .in = {"acb", "39b2", "#a", "#a"}, .out = {"acb", "acb"}, .number = {1}},
     {OP_all_tokens, .in = {"a2b", "39b", "#a", "#a"}, .out = {"a9b"}},
     {OP_recall_state, .in = {"3bc", "bc", "#a", "#a"}, .out = {"abc"}},
     {OP_keep_state, .in = {"3bc", "abc", "abc", "#a"}, .out = {"a"}},
@@ -403,7 +409,8 @@ static int append_instance(const struct instance *instance, const int64_t *size,
 
 static bool keeps_tokens(enum op_kind kind)
 {
-  return kind == OP_recent || kind == OP_running_sum || kind == OP_all_tokens;
+  return kind == OP_recent || kind == OP_running_sum || kind == OP_running_max ||
+         kind == OP_all_tokens;
 }
 
 static bool keeps_state(enum op_kind kind)

@@ -168,6 +168,7 @@ static bool arithmetic(enum op_kind kind, const double *x, double s, double *y)
     *y = -x[0];
     return true;
   case OP_scale:
+  case OP_batch_share:
     *y = s * x[0];
     return true;
   case OP_abs:
@@ -1063,6 +1064,27 @@ static bool run_cumsum(const struct op *op, const struct array *in, struct array
   return true;
 }
 
+static bool run_cummax(const struct op *op, const struct array *in, struct array *out,
+                       const struct places *at)
+{
+  (void)at;
+  int dim = named_dim(op);
+  if (!same_shape(in->shape, out[0].shape) || !same_shape(in->shape, out[1].shape)) return false;
+  const double sign = number_of(op, "least") ? -1 : 1;
+  int64_t all = elements(in->shape);
+  for (int64_t which = 0; all && which < all / in->shape.size[dim]; which++) {
+    struct line l = line_through(in->shape, dim, which);
+    for (int64_t i = 0; i < l.n; i++) {
+      int64_t best = 0;
+      for (int64_t k = 1; k <= i; k++)
+        if (sign * in->at[l.first + k * l.step] >= sign * in->at[l.first + best * l.step]) best = k;
+      out[0].at[l.first + i * l.step] = in->at[l.first + best * l.step];
+      out[1].at[l.first + i * l.step] = (double)best;
+    }
+  }
+  return true;
+}
+
 /* The place of each element in the order is how many come before it: equal ones stay in order. */
 static bool run_argsort(const struct op *op, const struct array *in, struct array *out,
                         const struct places *at)
@@ -1307,11 +1329,11 @@ static bool run_recent(const struct op *op, const struct array *in, struct array
 static bool run_all_tokens(const struct op *op, const struct array *in, struct array *out,
                            const struct places *at)
 {
-  (void)at, (void)op;
-  const int64_t *s = in[0].shape.size, room = in[1].shape.size[1];
+  (void)op;
+  const int64_t *s = in[0].shape.size, room = in[1].shape.size[1], first = at->in[1].first[1];
   for (int64_t i = 0; i < s[0] * room * s[2]; i++) {
     const int64_t d = i % s[2], token = i / s[2] % room, b = i / s[2] / room;
-    const int64_t slot = (int64_t)in[2].at[b], fresh = token - (int64_t)in[3].at[b];
+    const int64_t slot = (int64_t)in[2].at[b], fresh = first + token - (int64_t)in[3].at[b];
     if (slot >= 0 && fresh < s[1])
       out[0].at[i] = fresh < 0 ? in[1].at[(slot * room + token) * s[2] + d]
                                : in[0].at[(b * s[1] + fresh) * s[2] + d];
@@ -1354,6 +1376,29 @@ static bool run_running_sum(const struct op *op, const struct array *in, struct 
       double sum = start > 0 ? in[1].at[(slot * room + (start - 1) % room) * s[2] + d] : 0;
       for (int64_t t = 0; t < s[1]; t++)
         out[0].at[(b * s[1] + t) * s[2] + d] = sum += in[0].at[(b * s[1] + t) * s[2] + d];
+    }
+  return true;
+}
+
+static bool run_running_max(const struct op *op, const struct array *in, struct array *out,
+                            const struct places *at)
+{
+  (void)at;
+  const double sign = number_of(op, "least") ? -1 : 1;
+  const int64_t *s = in[0].shape.size, room = in[1].shape.size[1];
+  for (int64_t b = 0; b < s[0]; b++)
+    for (int64_t d = 0; d < s[2]; d++) {
+      const int64_t slot = (int64_t)in[2].at[b], start = (int64_t)in[3].at[b];
+      if (slot < 0) continue;
+      const double *before = &in[1].at[((slot * room + (start + room - 1) % room) * s[2] + d) * 2];
+      double best = before[0], place = before[1];
+      for (int64_t t = 0; t < s[1]; t++) {
+        const int64_t i = (b * s[1] + t) * s[2] + d;
+        if (start + t == 0 || sign * in[0].at[i] >= sign * best)
+          best = in[0].at[i], place = (double)(start + t);
+        out[0].at[i] = best;
+        out[1].at[i] = trunc(place);
+      }
     }
   return true;
 }
@@ -1757,6 +1802,8 @@ static reference *reference_of(enum op_kind kind)
     return run_argsort;
   case OP_argmax:
     return run_argmax;
+  case OP_cummax:
+    return run_cummax;
   case OP_documents:
     return run_documents;
   case OP_attention:
@@ -1773,6 +1820,8 @@ static reference *reference_of(enum op_kind kind)
     return run_recent;
   case OP_running_sum:
     return run_running_sum;
+  case OP_running_max:
+    return run_running_max;
   case OP_all_tokens:
     return run_all_tokens;
   case OP_recall_state:

@@ -149,8 +149,86 @@ static void test_numbers_stay(void **state)
   assert_in_range(absorbed, 150, 299);
 }
 
+/* ------------------------------------------------------------------- faults that the check finds
+ */
+
+enum fault { NO_FAULT, LATER_VALUES, FEATURE_TWICE, OTHER_QUERIES, LOST_PART, OTHER_RESULT };
+
+static struct op *operation(enum op_kind kind, const char *rule)
+{
+  for (int i = graph->norder - 1; i >= 0; i--) {
+    struct op *op = &graph->op[graph->order[i]];
+    if (op->kind == kind && (!rule || !strcmp(rule_of(op), rule))) return op;
+  }
+  return NULL;
+}
+
+static struct op *maker(int value)
+{
+  return &graph->op[graph->value[value].op];
+}
+
+static void check_with_fault(const void *with)
+{
+  const struct drawn d = {.heads = 3,
+                          .tokens = 4,
+                          .rank = 3,
+                          .nope = 4,
+                          .rope = 2,
+                          .wide = 3,
+                          .by_parts = true,
+                          .is_latent = true};
+  new_graph(1, (int[]){1});
+  plan_options->generate.caches = SMALL_CACHES;
+  make_attention(&d);
+  absorb();
+  const struct op *attention = operation(OP_attention, NULL);
+  struct op *queries = maker(attention->in[0]), *product = maker(queries->in[0]);
+  switch (*(const enum fault *)with) {
+  case NO_FAULT:
+    break;
+  case LATER_VALUES:
+    set_number(maker(attention->in[2]), "start", 1);
+    break;
+  case FEATURE_TWICE: /* the shared part's queries are some that met the latent */
+    set_number(maker(queries->in[queries->nin - 1]), "start", 1);
+    break;
+  case OTHER_QUERIES: /* by numbers of the tokens, not by a weight */
+    product->in[1] = tensor(BATCH, graph->value[product->in[1]].shape);
+    break;
+  case LOST_PART: /* its queries would meet other features of the keys */
+    queries->nin--;
+    break;
+  case OTHER_RESULT: {
+    struct op *result = operation(OP_matmul, "bhtr,her->bhte");
+    result->in[1] = tensor(BATCH, graph->value[result->in[1]].shape);
+  }
+  }
+  check(PASS_ABSORB);
+}
+
+static void test_faults_are_found(void **state)
+{
+  static const struct {
+    enum fault fault;
+    const char *said;
+  } faults[] = {
+      {LATER_VALUES, "its values are not the first features of keys that all heads share"},
+      {FEATURE_TWICE, "it has a feature of the queries twice"},
+      {OTHER_QUERIES, "the queries' product is another one"},
+      {LOST_PART, "its queries have other parts than its keys"},
+      {OTHER_RESULT, "it reads sums of the latent, and is not their product"},
+  };
+  static const enum fault none = NO_FAULT;
+  (void)state;
+  passes(check_with_fault, &none);
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+    refused(check_with_fault, &faults[i].fault, -SIGABRT, faults[i].said, NULL);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_numbers_stay)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_numbers_stay),
+                                     cmocka_unit_test(test_faults_are_found)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

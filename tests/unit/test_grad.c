@@ -367,6 +367,8 @@ static const struct trial others[] = {
     {.kind = OP_embedding, .in = {"5x3", "i5:2x4"}},
     {.kind = OP_embedding, .in = {"5x3", "i5:"}},
     {.kind = OP_cumsum, .in = {"2x3"}, .dims = 2, .number = {0}},
+    {.kind = OP_cummax, .in = {"2x5"}, .dims = 2, .number = {0}},
+    {.kind = OP_cummax, .in = {"5x2x2"}, .dims = 1, .number = {1}},
     {.kind = OP_cumsum, .in = {"3x2x2"}, .dims = 1, .number = {0}},
     {.kind = OP_cumsum, .in = {"2x3x2"}, .dims = 2, .number = {1}},
     {.kind = OP_attention, .in = {"1x4x3x2", "1x2x3x2", "1x2x3x3"}, .number = {0}},

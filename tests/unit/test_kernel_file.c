@@ -35,6 +35,8 @@ static const struct {
   int64_t size[SIZES];
 } large[] = {
     {{OP_cumsum, .in = {"ab"}, .dims = 2}, {3, 600}},
+    {{OP_cummax, .in = {"ab"}, .dims = 2}, {3, 600}},
+    {{OP_cummax, .in = {"abc"}, .dims = 2, .number = {1}}, {2, 40, 37}},
     {{OP_cumsum, .in = {"abc"}, .dims = 2, .number = {1}}, {2, 40, 37}},
     {{OP_argsort, .in = {"ab"}, .dims = 2}, {2, 1030}},
     {{OP_argsort, .in = {"abc"}, .dims = 2, .number = {1}}, {1, 130, 3}},
@@ -63,6 +65,7 @@ static const struct {
      {1, 9, 150, 5}},
     {{OP_recent, .in = {"29a", "3ba", "#2", "#2"}, .out = {"2ca"}}, {300, 17, 12}},
     {{OP_recent, .in = {"31a", "37a", "#3", "#3"}, .out = {"34a"}}, {5}},
+    {{OP_running_max, .in = {"39a", "3ba2", "#3", "#3"}, .out = {"39a", "39a"}}, {300, 17}},
     {{OP_running_sum, .in = {"39a", "3ba", "#3", "#3"}, .out = {"39a"}}, {300, 17}},
     {{OP_all_tokens, .in = {"23a", "3ba", "#2", "#2"}, .out = {"2ba"}}, {17, 90}},
     {{OP_recall_state, .in = {"3ab", "ab", "#2", "#2"}, .out = {"2ab"}}, {17, 90}},

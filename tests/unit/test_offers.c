@@ -35,6 +35,7 @@ static const struct left_out {
     {"power", "P(min) -> P(min)", POSITIVE},
     {"neg", "P(max) -> P(min); P(min) -> P(max)", TURNS},
     {"scale", BOTH, POSITIVE},
+    {"batch_share", BOTH, EXTREMES},
     {"log", "P(min) -> P(min)", POSITIVE},
     {"log1p", "P(min) -> P(min)", POSITIVE},
     {"digamma", "P(min) -> P(min)", POSITIVE},
@@ -95,8 +96,10 @@ static const struct left_out {
      "R,P(max),R,R -> P(max); R,P(min),R,R -> P(min); P(sum),P(sum),R,R -> P(sum); "
      "S(0),R,S(0),S(0) -> S(0)",
      "a cache is not pending, and ranks with all slots write them all"},
+    {"running_max", "S(0),R,S(0),S(0) -> S(0),S(0); R,P(max),R,R -> P(max),P(max)",
+     "a cache is not pending, and ranks with all slots write them all"},
     {"all_tokens",
-     "P(sum),P(sum),R,R -> P(sum); P(max),P(max),R,P(max) -> P(max); P(min),P(min),R,R -> P(min); "
+     "P(sum),P(sum),R,R -> P(sum); P(max),P(max),R,R -> P(max); P(min),P(min),R,R -> P(min); "
      "S(0),R,S(0),S(0) -> S(0)",
      "a cache is not pending, and ranks with all slots write them all"},
     {"recall_state",

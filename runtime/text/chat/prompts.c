@@ -15,7 +15,7 @@ long vocabulary(void)
   for (int i = 0; i < program->ntensors; i++)
     if (!program->tensors[i].name.rest &&
         strcmp(program->tensors[i].name.name, "decode.tokens") == 0)
-      return (long)program->tensors[i].init.b;
+      return (long)program->tensors[i].init.of[1];
   return 0;
 }
 

@@ -12,8 +12,8 @@ static bool take_text(struct step *s, const json_t *object, const char *name, co
 {
   const json_t *text = json_object_get(object, name);
   if (text && !json_is_string(text)) return failed(why, "%s: \"%s\" is not text", path, name);
-  if (!text && !otherwise) return failed(why, "%s: a step has no \"%s\"", path, name);
   const char *from = text ? json_string_value(text) : otherwise;
+  if (!from) return failed(why, "%s: a step has no \"%s\"", path, name);
   add_bytes(&s->text, from, text ? json_string_length(text) : strlen(from));
   return !s->text.failed || failed(why, "%s: out of memory", path);
 }

@@ -1,6 +1,6 @@
 // The last tokens of each sequence and its new ones, which the cache gets: it has token i of a slot
 // at i % $r$. Before the text are zeros.
-void $name$(float *restrict out, const $type_x$ *restrict x, $type_cache$ *restrict cache,
+void $name$($type_out$ *restrict out, const $type_x$ *restrict x, $type_cache$ *restrict cache,
             const int *restrict slot, const int *restrict start)
 {
   const long tokens = $t$, wide = $w$, back = wide - tokens, size = $d$, room = $r$;

@@ -2,7 +2,7 @@
 // at i % $r$. Before the text are zeros. A block for each token; those that are read and those that
 // are written have places of their own.
 // launch: $b$ * $w$, 128
-__global__ void $name$(float *__restrict__ out, const $type_x$ *__restrict__ x,
+__global__ void $name$($type_out$ *__restrict__ out, const $type_x$ *__restrict__ x,
                        $type_cache$ *__restrict__ cache, const int *__restrict__ slot,
                        const int *__restrict__ start)
 {
@@ -12,7 +12,7 @@ __global__ void $name$(float *__restrict__ out, const $type_x$ *__restrict__ x,
   $type_cache$ *const kept =
       cache + ((none ? 0 : slot[b]) * room + (none ? 0 : token % room)) * size;
   for (long c = (long)threadIdx.x; c < size; c += 128) {
-    float at = 0;
+    $type_out$ at = 0;
     if (!none && i < back) at = $float_cache$(kept[c]);
     if (!none && i >= back) {
       at = $float_x$(x[(b * tokens + i - back) * size + c]);

@@ -23,7 +23,7 @@ GPT2 = dict(n_embd=32, n_layer=2, n_head=4, n_positions=128)
 LAYERS = dict(layer_types=["sliding_attention", "full_attention"], sliding_window=12)
 EXPERTS = dict(num_experts_per_tok=2)
 FAMILIES = {
-    "llama": {}, "qwen3": {}, "phi3": {}, "olmo2": {}, "granite": {}, "smollm3": {}, "cohere": {}, "glm4": {}, "gpt_neox": {},
+    "llama": {}, "masked": {}, "qwen3": {}, "phi3": {}, "olmo2": {}, "granite": {}, "smollm3": {}, "cohere": {}, "glm4": {}, "gpt_neox": {},
     "mistral": dict(sliding_window=12), "gemma3_text": dict(query_pre_attn_scalar=8, **LAYERS), "exaone4": LAYERS,
     "gpt2": GPT2, "gptj": dict(rotary_dim=4, **GPT2), "opt": dict(ffn_dim=48, word_embed_proj_dim=32),
     "starcoder2": dict(sliding_window=None), "falcon": dict(new_decoder_architecture=False, multi_query=True, alibi=False),
@@ -43,7 +43,7 @@ RECURRENT = {
     "qwen3_next": dict(layer_types=["linear_attention", "full_attention"], mlp_only_layers=[0, 1], linear_num_value_heads=4,
                        linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8, linear_conv_kernel_dim=4),
 }
-OF_TESTS = ["bloom", "exaone4", "gpt_neox", "gpt_oss", "lfm2", "mpt", "opt", *RECURRENT]
+OF_TESTS = ["masked", "bloom", "exaone4", "gpt_neox", "gpt_oss", "lfm2", "mpt", "opt", *RECURRENT]
 
 
 class Logits(torch.nn.Module):
@@ -66,6 +66,14 @@ class Normed(torch.nn.Module):
         return self.output(self.norm(self.words(tokens).transpose(1, 2)).transpose(1, 2))
 
 
+# As decoders are exported that are fed with padding: positions count what the mask has.
+class Masked(Logits):
+    def forward(self, tokens, mask=None):
+        mask = torch.ones_like(tokens) if mask is None else mask
+        positions = (mask.cumsum(-1) - 1).masked_fill(mask == 0, 1)
+        return self.model(input_ids=tokens, attention_mask=mask, position_ids=positions, use_cache=False).logits
+
+
 def greedy(model, prompt, count):
     tokens, top = list(prompt), []
     for _ in range(count):
@@ -82,8 +90,8 @@ def make(family, folder):
     settings = {**COMMON, **(FAMILIES[family] if family in FAMILIES else RECURRENT[family])}
     if family == "falcon":
         settings.pop("head_dim")
-    config = AutoConfig.for_model(family, **settings)
-    model = Logits(AutoModelForCausalLM.from_config(config).eval())
+    config = AutoConfig.for_model("llama" if family == "masked" else family, **settings)
+    model = (Masked if family == "masked" else Logits)(AutoModelForCausalLM.from_config(config).eval())
     for parameter in model.parameters():
         if parameter.dim() > 1 or family in RECURRENT:
             wide = family in RECURRENT and parameter.dim() != 2
@@ -92,7 +100,7 @@ def make(family, folder):
         save_file({name: t.contiguous() for name, t in model.model.state_dict().items()},
                   os.path.join(folder, family + ".safetensors"))
     else:
-        export(model, os.path.join(folder, family + ".pt2"))
+        export(model, os.path.join(folder, family + ".pt2"), 2 if family == "masked" else 1)
     runs = []
     for count in (1, 4, 9, 17, 30):
         torch.manual_seed(count)
@@ -102,10 +110,11 @@ def make(family, folder):
         file.write("\n")
 
 
-def export(model, path):
-    sizes = ({1: torch.export.Dim("tokens", min=2, max=128)},)
+def export(model, path, inputs=1):
+    sizes = ({1: torch.export.Dim("tokens", min=2, max=128)},) * inputs
+    given = torch.randint(3, 96, (1, 24)), torch.ones(1, 24, dtype=torch.long)
     with torch.no_grad():
-        exported = torch.export.export(model, (torch.randint(3, 96, (1, 24)),), dynamic_shapes=sizes, strict=False)
+        exported = torch.export.export(model, given[:inputs], dynamic_shapes=sizes, strict=False)
     torch.export.save(exported, path)
 
 

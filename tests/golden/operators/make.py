@@ -398,6 +398,77 @@ def composed():
     return t, f
 
 
+def typed():
+    t = dict(x=torch.randn(S), y=torch.randn(S), p=0.1 + 0.8 * torch.rand(S), row=torch.randn(5), a=torch.randn(3, 4), b=torch.randn(4, 6),
+             c=torch.randn(3, 6), q=torch.randn(5, 5), three=torch.randn(4, 3, 2), n=whole(-40, 40, *S), taken=whole(0, 6, 4, 1, 5),
+             places=torch.tensor([4, 0, 3]).to(torch.int32))
+
+    def f(x, y, p, row, a, b, c, q, three, n, taken, places):
+        of_x = "asinh atan cosh deg2rad erfc exp2 rad2deg sinc sinh absolute negative"
+        of_p = "acos asin atanh log10 log2 tan logit"
+        found = {k: getattr(torch, k)(x) for k in of_x.split()} | {k: getattr(torch, k)(p) for k in of_p.split()}
+        first, second, _ = y.tensor_split((2, 4), dim=1)
+        u, v, w = x.tensor_split(3, 1)
+        low, high = x.aminmax(dim=0)
+        kth, at = y.kthvalue(2, dim=1, keepdim=True)
+        eye = torch.eye(5, dtype=x.dtype)
+
+        bad = torch.where(x > 0, 0, torch.nan)
+        return dict(
+            **found, acosh=torch.acosh(p + 1), infinite=(x.relu().log().isneginf().to(x.dtype) - p.isposinf().to(x.dtype)) * y,
+            fix=(3 * x).fix() * y, atan2=torch.atan2(x, y), copysign=p.copysign(y),
+            fmax=torch.fmax(x, y) + torch.fmin(x, p + bad), hypot=x.hypot(y), ldexp=x.ldexp(n / 20),
+            logical_xor=torch.logical_xor(n, x > 0), xlogy=torch.xlogy(n, p) + x.xlogy(p), heaviside=torch.heaviside(x.relu().detach(), row.detach()) * y,
+            float_power=p.float_power(2.5), logit_held=x.logit(eps=0.3), isclose=x.isclose(y, rtol=0.3, atol=0.2),
+            addcmul=x.addcmul(y, row, value=0.3), addcdiv=torch.addcdiv(x, y, p, value=-2),
+            aliases=x.multiply(y).subtract(p, alpha=2).divide(p) + x.true_divide(p) + x.greater(0) * 2 + y.less(0.5) * 1. + x.greater_equal(y) * 1.
+            - torch.less_equal(x, 0.2) * 1. + n.not_equal(3),
+            addmm=torch.addmm(c, a, b, beta=0.5, alpha=2), baddbmm=torch.zeros(4, 6, 6, dtype=x.dtype).baddbmm(x, y.adjoint()),
+            addbmm=torch.addbmm(x[:1].sum().expand(6, 6), x, y.swapaxes(1, 2), alpha=0.5), addmv=a[:, 2].addmv(c, b[1]),
+            addr=torch.addr(torch.ones(5, 4, dtype=x.dtype), row, a[1], beta=3, alpha=-1), inner=x.inner(q), kron=a.kron(b), vdot=row.vdot(row.exp()),
+            cross=three.cross(three.sin(), dim=1), matrix_power=(q / 3).matrix_power(3), det=q.det() / 10, logdet=(q @ q.T + 3 * eye).logdet(),
+            inverse=(q + 4 * eye).inverse() * 5, nansum=(y + bad).nansum(1), nanmean=torch.nanmean(p * y + bad, -1, True),
+            count_nonzero=torch.count_nonzero(n.relu(), 1), aminmax=high - 2 * low, median=x.median(-1)[0], median_all=a.median(),
+            kthvalue=kth * (1 + at), logcumsumexp=x.logcumsumexp(1), dist=x.dist(y, 3), trace=q.trace() * q.ravel()[7], diff=x.diff(dim=1),
+            diff_twice=torch.diff(x, 2, -1, y[..., :1]), flips=x.fliplr() * y.flipud(), rot90=x.rot90(1, (0, 1)).exp(),
+            movedim=x.movedim(-1, 0) * torch.moveaxis(y, (0, 1), (1, 2)), diag=row.diag() @ q + q.diag(0), diag_embed=torch.diag_embed(a, 1), diag_embed_before=torch.diag_embed(a, -1, 0, 2) * row,
+            tensor_split=u * v + w.exp() + first * second, take_along_dim=x.take_along_dim(taken.long(), 1),
+            index_fill=x.index_fill(1, places.long(), 0.5), index_copy=x.index_copy(1, torch.arange(3) * 2, y[:, 1:4]),
+            masked_scatter=x.masked_scatter(y > 0, p), of_tensor=x * 2.5, stacks=torch.cat([torch.hstack((a, c)), torch.vstack((q, q.exp()))[:3]], 1), cdist=torch.cdist(a, a + 1), tensordot=torch.tensordot(x, y, ((1, 2), (1, 2))), tensordot_two=torch.tensordot(a, b, 1), block_diag=torch.block_diag(a, c), lerp=x.lerp(y, p) - torch.lerp(y, p, 0.3), nan_to_num=torch.nan_to_num(bad + x.detach().relu().log(), 0.5, None, -3) * y, windows=x.unfold(1, 2, 2).exp())
+    return t, f
+
+
+def typed_layers():
+    t = dict(x=torch.randn(2, 4, 6, 5), line=torch.randn(2, 4, 6), volume=torch.randn(2, 3, 4, 5, 6), columns=torch.randn(2, 12, 20),
+             grid=torch.rand(2, 3, 4, 2) * 1.8 - 0.9, theta=torch.randn(2, 2, 3), u=torch.randn(5, 3), v=torch.randn(5, 4), form=torch.randn(2, 3, 4),
+             rows=torch.randn(7, 3), scores=torch.randn(6, 5), bags=whole(0, 7, 4, 3), classes=whole(0, 5, 6), bag_weights=torch.randn(4, 3),
+             five=torch.randn(5))
+    nn = torch.nn
+
+    def f(x, line, volume, columns, grid, theta, u, v, form, rows, scores, bags, classes, bag_weights, five):
+        both = dict(
+            hardshrink=F.hardshrink(x, 0.3), softshrink=F.softshrink(x), threshold=F.threshold(x, 0.1, -3), softmin=F.softmin(x, 1),
+            response=F.local_response_norm(x, 3, 0.1, 0.5, 2), max_pool3d=F.max_pool3d(volume, 2),
+            avg_pool3d=F.avg_pool3d(volume, (2, 3, 2), 2, (1, 1, 0)), adaptive_max_pool1d=F.adaptive_max_pool1d(line, 4), lp_pool2d=F.lp_pool2d(x, 2, 2))
+        return dict(
+            **both, **{"module_" + k: y for k, y in both.items()}, softmax2d=nn.Softmax2d()(x), unflatten=nn.Unflatten(1, (2, 2))(x),
+            shuffle=F.channel_shuffle(x, 2).exp(), module_shuffle=nn.ChannelShuffle(2)(x), zeros_around=nn.ZeroPad2d((1, 2, 3, 0))(x),
+            constant_around=nn.ConstantPad1d((1, 2), 3.5)(line), reflected=nn.ReflectionPad2d((1, 2, 1, 3))(x),
+            replicated=nn.ReplicationPad1d((2, 1))(line), around=nn.CircularPad2d(1)(x),
+            windows=F.unfold(x, (3, 2), 1, (0, 1), (2, 1))[..., :8], unfold=nn.Unfold(2)(x), fold=F.fold(columns, (6, 5), 2).sin(),
+            module_fold=nn.Fold((6, 5), (2, 2))(columns), adaptive_avg_pool3d=F.adaptive_avg_pool3d(volume, (2, 3, 3)),
+            adaptive_max_pool2d=nn.AdaptiveMaxPool2d((4, 3))(x), lp_pool1d=F.lp_pool1d(line.abs() + 0.1, 3, 3),
+            nearest2d=nn.UpsamplingNearest2d(scale_factor=2)(x).exp(), module_nearest2d=nn.UpsamplingNearest2d(scale_factor=2)(x), bilinear2d=nn.UpsamplingBilinear2d((9, 7))(x),
+            batch_norm3d=nn.BatchNorm3d(3, affine=False, track_running_stats=False)(volume), instance_norm3d=nn.InstanceNorm3d(3)(volume),
+            grid_sample=F.grid_sample(x, grid, align_corners=False),
+            grid_border=F.grid_sample(x, grid * 1.5, padding_mode="border", align_corners=True), affine_grid=F.affine_grid(theta, (2, 1, 3, 4), False),
+            bilinear=F.bilinear(u, v, form, u[0, :2]), pdist=F.pdist(u), bag_mean=F.embedding_bag(bags, rows),
+            bag_max=F.embedding_bag(bags, rows, mode="max"), bag_sum=F.embedding_bag(bags, rows, mode="sum", per_sample_weights=bag_weights),
+            multi_margin=F.multi_margin_loss(scores, classes.long(), 2, 0.7, five.detach().exp()),
+            module_multi_margin=nn.MultiMarginLoss(reduction="none")(scores, classes.long()))
+    return t, f
+
+
 # Their numbers: counter (index, 0, stream, step), key (seed 1, 0).
 def philox(index, stream, step):
     c, k = [index, 0, stream, step], [1, 0]
@@ -689,7 +760,7 @@ def main():
     def expected(name):
         return not asked or name in asked
     for number, family in enumerate((pointwise, reductions, losses, views, indices, products, attention, images,
-                                      custom, activations, layers, composed)):
+                                      custom, activations, layers, composed, typed, typed_layers)):
         torch.manual_seed(number)
         if expected(family.__name__):
             lines[family.__name__] = write_cases(family)

@@ -73,7 +73,7 @@ def of_schema(name, method):
             continue
         if names[0] in ("a", "reverse") or "reverse" in names:
             continue
-        if not any("Tensor" in t for t in types) and name not in ("arange", "full", "ones", "zeros"):
+        if not any("Tensor" in t for t in types) and name not in ("arange", "eye", "full", "ones", "zeros"):
             continue
         if "names" in names or schema.overload_name.startswith("prim"):
             continue

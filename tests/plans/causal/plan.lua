@@ -4,9 +4,9 @@
 
 local args = settings{
   {"kind", "mixed", "the model", choices = {"attention", "window", "convolution", "shift", "sum", "positions", "mixed",
-    "experts", "lstm", "gru", "mamba2", "rwkv", "delta", "prefix_max", "linear", "alibi", "softcap", "sinks",
+    "experts", "lstm", "gru", "mamba2", "rwkv", "delta", "prefix_max", "extremes", "linear", "alibi", "softcap", "sinks",
     "chunks", "first_and_last", "written", "relative", "mean", "norm", "ahead", "chosen", "reversed", "late",
-    "last_state", "blocks", "unmasked", "flipped", "random", "caches", "padding"}}, {"draw", 1, "of kind=random: which model", type = "whole"},
+    "last_state", "blocks", "unmasked", "flipped", "random", "caches", "padding", "documents", "packed"}}, {"draw", 1, "of kind=random: which model", type = "whole"},
   {"whole", false, "over whole texts"}, {"tp", 1, "ranks"}, {"cp", 1, "ranks that share caches"}, {"tokens", 48, "of a text"}, {"texts", 2, "of whole"}, {"slots", 1, "of the caches"},
   {"prefill", 8, "tokens of a call"}, {"cache_dtype", "float32", "of the caches"},
   {"keep", "auto", "what caches keep"},
@@ -123,7 +123,7 @@ local scores = {
   end,
 }
 
-local function mixed(self, kind, x)
+local function mixed(self, kind, x, tokens)
   local s = x:size()
   local t = s[2]
   if kind == "convolution" or kind == "late" then
@@ -134,6 +134,9 @@ local function mixed(self, kind, x)
   elseif kind == "sum" then
     local n = (F.arange(t) + 1):to("float32"):view(1, t, 1)
     return x:cumsum(1) / n
+  elseif kind == "extremes" then -- the greatest and the smallest number so far, and how long ago the greatest was
+    local most, at = x:cummax(1)
+    return most - x:transpose(1, 2):cummin(2):transpose(1, 2) + (F.arange(t):view(1, t, 1) - at):to("float32") / t
   elseif kind == "experts" then
     return (self.moe(x))
   elseif kind == "mean" then
@@ -154,6 +157,13 @@ local function mixed(self, kind, x)
     y = scores[kind](self, q, k, v, i, j)
   elseif kind == "padding" then -- some tokens are hidden by what they are
     y = F.scaled_dot_product_attention(q, k, v, {attn_mask = F.logical_and(j:le(i), x:narrow(2, 0, 1):view(s[1], 1, 1, t):gt(0))})
+  elseif kind == "documents" then -- a token 3 begins a document: attention sees none of others
+    local document = tokens:eq(3):to("float32"):cumsum(1)
+    local same = document:unsqueeze(2):eq(document:unsqueeze(1)):unsqueeze(1)
+    y = F.scaled_dot_product_attention(q, k, v, {attn_mask = F.logical_and(j:le(i), same)})
+  elseif kind == "packed" then -- a token 3 ends a document
+    local document, place = tokens:documents(3)
+    y = F.scaled_dot_product_attention(q, k, v, {is_causal = true, documents = document}) + self.places(place):unsqueeze(1):narrow(3, 0, dim // heads)
   elseif kind == "ahead" then
     y = F.scaled_dot_product_attention(q, k, v)
   elseif kind == "caches" then
@@ -219,7 +229,7 @@ local Drawn = nn.module("Drawn", function(self)
   self.moe = nn.MoE(dim, {experts = 4, top_k = 2, hidden = dim})
   self.norm = below(2) == 0 and nn.LayerNorm(dim) or nn.RMSNorm(dim)
   local twice = below(3) == 0
-  function self:forward(x)
+  function self:forward(x, _)
     local y = way({wq = self.wq, wk = self.wk, conv = self.conv, table = self.table, moe = self.moe}, self.norm(x), n)
     if twice then y = nested({wq = self.wq, wk = self.wk, conv = self.conv, table = self.table, moe = self.moe}, y, n) end
     return x + F.silu(y)
@@ -240,6 +250,7 @@ local Block = nn.module("Block", function(self, kind)
     self.conv = nn.Conv1d(dim, dim, 4, {groups = dim, padding = 3})
     for _, name in ipairs{"dt_bias", "a_log", "skip"} do self[name] = nn.Parameter{H, init = nn.init.normal(0, 1)} end
   end
+  if kind == "packed" then self.places = nn.Embedding(T, dim) end
   if kind == "caches" then self.cache = nn.KVCache() end
   if kind == "relative" then self.distances = nn.Parameter{dim // heads, 9, init = nn.init.normal(0, 1)} end
   if kind == "sinks" then self.sinks = nn.Parameter{heads, init = nn.init.normal(0, 1)} end
@@ -253,9 +264,9 @@ local Block = nn.module("Block", function(self, kind)
   if kind == "linear" then self.gates = nn.Linear(dim, dim) end
   self.up, self.down = nn.Linear(dim, 2 * dim), nn.Linear(2 * dim, dim)
   if kind == "experts" then self.moe = nn.MoE(dim, {experts = 4, top_k = 2, hidden = dim}) end
-  function self:forward(x)
+  function self:forward(x, tokens)
     local h = kind == "norm" and self.norm(x:transpose(1, 2)):transpose(1, 2) or self.norm(x)
-    x = x + mixed(self, kind, h)
+    x = x + mixed(self, kind, h, tokens)
     return x + self.down(F.gelu(self.up(x)))
   end
 end)
@@ -276,7 +287,7 @@ local Model = nn.module("Model", function(self)
   function self:forward(tokens, _, last) -- of a model with caches: of the last token only
     local x = self.words(tokens)
     if self.places then x = x + self.places(F.arange(T)) end
-    for _, layer in ipairs(self.layers) do x = layer(x) end
+    for _, layer in ipairs(self.layers) do x = layer(x, tokens) end
     if last then x = x:index_select(1, last) end
     return self.output(self.norm(x))
   end

@@ -1,7 +1,7 @@
 -- Metrics where the last batch of an epoch is smaller: sums, means, a variance, a root, a product and extremes over
 -- samples, also merged with positions, of what layers make and of inputs alone. The loss has labels that it ignores.
--- -D accumulate, -D microbatches, -D dp, -D tp, -D pp; -D loss=present: an input of the plan says which samples are
--- there, and metrics have it, too.
+-- -D accumulate, -D microbatches, -D dp, -D tp, -D pp; -D validates=true: validate = {}; -D loss=present: an input of the plan says
+-- which samples are there, and metrics have it, too.
 local mesh = device_mesh{ {"pp", args.pp or 1}, {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local BATCH, WIDTH, CLASSES = 4, 6, 5
 
@@ -59,5 +59,5 @@ return train{
     return result
   end,
   optimizer = SGD{lr = 0.01}, steps = 12, seed = 3, drop_last = false, accumulate = args.accumulate,
-  microbatches = not args.pp and args.microbatches or nil,
+  microbatches = not args.pp and args.microbatches or nil, validate = args.validates and {} or nil,
 }

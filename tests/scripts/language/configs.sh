@@ -89,4 +89,9 @@ windows "$WORK/all.json" 4 4
 windows "$WORK/none.json" 0 0
 windows "$WORK/some.json" 0 4 # transformers takes it as a ministral
 windows "$WORK/ministral.json" 0 4
+# DeepSeek whose first dense layers are all of them has no bias of experts.
+sed 's/"first_k_dense_replace": *[0-9]*/"first_k_dense_replace": 3/' "$golden/families/deepseek_v3/config.json" > "$WORK/dense.json"
+"$TPGEN" plans/generate.lua -D config="$WORK/dense.json" -D context=32 --dump=lua > /dev/null 2> "$WORK/message" || { cat "$WORK/message"; fail "DeepSeek without experts"; }
+! "$TPGEN" plans/moe.lua -D config="$WORK/dense.json" --dump=lua > /dev/null 2> "$WORK/message" && finds 'the first 3 layers have no experts' "$WORK/message" || { cat "$WORK/message"; fail "DeepSeek without experts in moe.lua"; }
+
 finish "$tried configurations"

@@ -40,6 +40,7 @@ embedding          v@d            vd
 embedding          v@d            d@v
 embedding_back     v@d            v@!d
 cumsum             D!             D
+cummax             D!             D
 argsort            D!             D
 argmax             D!             D
 attention          (gr)           (rg)

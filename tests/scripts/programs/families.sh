@@ -35,4 +35,15 @@ known=$(sed -nE 's/^  ([a-z0-9_]+) = \{is = .*/\1/p' plans/lib/families.lua | wc
 echo '{"model_type": "mamba"}' > "$WORK/mamba.json"
 ! "$TPGEN" plans/causal_lm.lua -D config="$WORK/mamba.json" --dump=lua > /dev/null 2> "$WORK/message" || fail "mamba is taken"
 finds 'model_type is mamba; this plan knows deepseek_v3, falcon, .*qwen2, .*torch.export' "$WORK/message" || { cat "$WORK/message"; fail "mamba: another message"; }
+
+# What transformers does not read, or fails with, is an error. is_refused MESSAGE FIELDS: of config.json.
+is_refused() {
+  echo "{$2}" > "$WORK/refused.json"
+  ! "$TPGEN" plans/causal_lm.lua -D config="$WORK/refused.json" --dump=lua > /dev/null 2> "$WORK/message" || fail "taken: $2"
+  finds "$1" "$WORK/message" || { cat "$WORK/message"; fail "another message: $2"; }
+}
+is_refused 'partial_rotary_factor is 0.5, and .* llama rotates whole heads' '"model_type": "llama", "partial_rotary_factor": 0.5'
+is_refused 'layer_types has sliding_attention, and use_sliding_window is false' '"model_type": "qwen2", "num_hidden_layers": 2,
+  "layer_types": ["full_attention", "sliding_attention"]'
+is_refused "rope_scaling has 'type' and no 'rope_type'" '"model_type": "gemma3_text", "rope_scaling": {"type": "linear", "factor": 2.0}'
 finish "the losses of each family are those of transformers, and so are $types families' defaults"

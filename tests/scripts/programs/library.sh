@@ -46,9 +46,6 @@ for name in Model int tensor memory math mpi a-b "" program 2a "$(printf 'x%.0s'
 done
 "$TPGEN" plans/toy.lua -o "$WORK/refused" --emit library --ranks 0 > "$WORK/log" 2>&1 && fail "a library without some ranks"
 grep -q 'leave out --ranks' "$WORK/log" || fail "$(cat "$WORK/log")"
-"$TPGEN" plans/generate.lua -o "$WORK/refused" --emit library > "$WORK/log" 2>&1 &&
-  fail "a library that generates"
-grep -q 'a plan that generates makes a program, and no library' "$WORK/log" || fail "$(cat "$WORK/log")"
 
 # ---- the programs of the same plans -----------------------------------------------------------------
 

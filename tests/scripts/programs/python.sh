@@ -33,4 +33,12 @@ for words in "names the model's inputs are input, labels, not input" "shape inpu
   "batches a step takes 1 batches, not 2" "file rank 0: none: cannot open" "rate a factor of the learning rate is 0 or more" "label rank 0: the caller's data"; do
   grep -qF -- "$words" "$WORK/refuses.out" || { cat "$WORK/refuses.out"; fail "refuses: not '$words'"; }
 done
+
+# A model that generates has slots: their greedy tokens are those of transformers, with two ranks and with one.
+folder=$golden/families/olmo2
+for ranks in 1 2; do
+  module slots_$ranks plans/generate.lua -D config="$folder/config.json" -D context=32 -D prefill=5 -D slots=3 -D tp=$ranks --library-name module
+  words=$(PYTHONPATH=$WORK/slots_$ranks/build timeout 100 "${launch[@]}" -n $ranks python3 tests/plans/library/sequences.py \
+    "$folder/generate.json" "$folder/model.safetensors" 2>&1) && [[ $words == *equal* ]] || { echo "$words"; fail "slots, $ranks ranks"; }
+done
 finish "modules for Python have the losses of the programs"

@@ -91,6 +91,24 @@ start "$WORK/dryplain" "$WORK/random" "${held[@]}" --validate-every 3 || fail ra
 start "$WORK/dryplain" "$WORK/undisturbed" || fail undisturbed
 cmp "$WORK/random.losses" "$WORK/undisturbed.losses" || fail "random inputs do not come back"
 
+# ---- metrics of a step of several batches -----------------------------------------------------------------
+
+# A validation has one batch, which is all of each number: so a program of several batches validates as one of one batch, before
+# the first step.
+all_metrics() { # NAME KIND ARGUMENTS...
+  make "$1" "$2" tests/plans/data_sets/metrics.lua -D validates=true "${@:3}" &&
+    start "$WORK/$1" "$WORK/$1" --data "$data/data.safetensors" "${held[@]}" --steps 0 &&
+    grep -o '"validation_.*"best_v' "$WORK/$1.jsonl" | grep -oE '[0-9.]+(e[-+][0-9]+)?' > "$WORK/$1.metrics" || fail "$1"
+}
+beside "$WORK/metrics_one.log" all_metrics metrics_one plain
+beside "$WORK/metrics_many.log" all_metrics metrics_many plain -D accumulate=3 -D dp=2
+beside "$WORK/metrics_cuda.log" all_metrics metrics_cuda cuda -D accumulate=2 -D microbatches=2
+beside "$WORK/metrics_stages.log" all_metrics metrics_stages plain -D accumulate=2 -D pp=2
+all_are_done
+cat "$WORK"/metrics_*.log
+[ "$(grep -c . "$WORK/metrics_one.metrics")" -ge 14 ] || fail "metrics_one: $(xargs < "$WORK/metrics_one.metrics")"
+for name in many cuda stages; do same_losses "metrics_$name" "$WORK/metrics_$name.metrics" "$WORK/metrics_one.metrics" 1e-6; done
+
 # ---- the moving average of the weights -------------------------------------------------------------------
 
 # averages NAME KIND ARGUMENTS...: --ema validates what --export writes, and training goes on with the same bits.

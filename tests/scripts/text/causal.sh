@@ -146,7 +146,7 @@ refused() {
   grep -q "$plan:[0-9]*: error: generate: $2" "$WORK/$1.said" || { cat "$WORK/$1.said"; fail "$1: other words"; }
 }
 
-if [ -z "${MODELS:-}" ]; then # MODELS="mamba2 rwkv": these own models alone, in all ways; DRAWN=600 FIRST=1: so many drawn ones, from that one on
+if [ -z "${MODELS:-}" ]; then # MODELS="mamba2 rwkv": these own models alone, in all ways; DRAWN=600 FIRST=1: so many drawn ones, from that one on; NUMBERS="3 7": these
 beside "$WORK/1.log" archive exaone4 plain exaone4 -D prefill=7 -D slots=3
 beside "$WORK/folder.log" by_folder by_folder exaone4
 beside "$WORK/parts.log" archive exaone4_cp3 plain exaone4 -D prefill=7 -D slots=3 -D cp=3
@@ -164,6 +164,7 @@ in_ci beside "$WORK/latent_3.log" latent latent_cuda cuda plans/generate.lua -D 
 in_ci beside "$WORK/latent_4.log" latent latent_cp2_tp2 plain plans/generate.lua -D context=32 -D prefill=8 -D slots=2 -D cp=2 -D tp=2
 beside "$WORK/memory.log" memory_decides
 in_ci beside "$WORK/mpt.log" archive mpt plain mpt -D prefill=8 -D slots=2 -D tp=2
+beside "$WORK/masked.log" archive masked plain masked -D prefill=5 -D slots=2
 beside "$WORK/bloom.log" archive bloom plain bloom -D prefill=7 -D slots=3 -D tp=2
 in_ci beside "$WORK/8.log" recurrent rwkv sanitized rwkv -D prefill=5
 in_ci beside "$WORK/9.log" recurrent mamba2_cuda cuda mamba2 -D prefill=8 -D slots=3
@@ -178,10 +179,10 @@ for folder in "$golden"/families/*/; do
 done
 fi
 n=10
-for model in ${MODELS:-mixed positions window convolution shift sum norm lstm gru mamba2 rwkv delta prefix_max linear \
-  alibi softcap sinks chunks first_and_last written relative}; do
+for model in ${MODELS:-mixed positions window convolution shift sum norm lstm gru mamba2 rwkv delta prefix_max extremes linear \
+  alibi softcap sinks chunks first_and_last written relative documents packed}; do
   for way in "plain -D prefill=3 -D slots=2" "sanitized -D prefill=1" "plain -D prefill=48 -D slots=2 -D tp=2" \
-    "cuda -D prefill=8 -D slots=3"; do
+    "cuda -D prefill=8 -D slots=3" "plain -D prefill=7 -D slots=2 -D cp=3" "cuda -D prefill=8 -D slots=2 -D cp=2 -D tp=2"; do
     [ $model = mixed ] || [ $((n % 7)) -eq 0 ] || all_cases || [ -n "${MODELS:-}" ] || { n=$((n + 1)); continue; }
     read -r kind definitions <<< "$way"
     # shellcheck disable=SC2086
@@ -218,7 +219,7 @@ count=2
 ! ci_cases || count=6
 ! all_cases || count=600
 count=${DRAWN:-$count}
-for ((number = ${FIRST:-1}; number < ${FIRST:-1} + count; number++)); do beside "$WORK/drawn_$number.log" drawn $number; done
+for number in ${NUMBERS:-$(seq "${FIRST:-1}" $((${FIRST:-1} + count - 1)))}; do beside "$WORK/drawn_$number.log" drawn $number; done
 all_are_done
 # The scores are of a program of one rank.
 if [ -z "${MODELS:-}" ]; then

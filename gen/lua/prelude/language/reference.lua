@@ -18,11 +18,12 @@ local function differs(format, ...) wrong[#wrong + 1] = string.format(format, ..
 
 local FILES = { -- in the order of the reference
   "language/settings.lua", "language/files.lua", "parallel/parallel.lua", "nn/nn.lua", "nn/nn_state.lua",
-  "nn/nn_init.lua", "nn/nn_transformer.lua", "nn/nn_losses.lua", "nn/nn_layers.lua",
+  "nn/nn_init.lua", "nn/nn_transformer.lua", "nn/nn_losses.lua", "nn/nn_layers.lua", "nn/nn_more.lua",
   "nn/nn_recurrent.lua", "nn/experts.lua", "tensors/tensors.lua", "tensors/elements.lua", "tensors/likes.lua", "tensors/random.lua",
   "tensors/views.lua", "tensors/functions.lua", "tensors/einsum.lua",
   "tensors/activations.lua", "tensors/losses.lua", "tensors/distances.lua", "tensors/normalization.lua", "tensors/attention.lua",
   "tensors/indices.lua", "tensors/reordering.lua", "tensors/images.lua", "tensors/volumes.lua", "tensors/recurrent.lua", "tensors/rows.lua",
+  "tensors/torch_functions.lua", "tensors/torch_layers.lua",
   "language/operators.lua", "parallel/styles.lua", "parallel/auto.lua", "parallel/parallel_plan.lua", "parallel/fully_shard.lua", "parallel/context.lua",
   "parallel/pipeline.lua", "parallel/lora.lua", "training/requires_grad.lua", "training/stored_weights.lua", "training/precision.lua",
   "training/train.lua", "training/generate.lua", "training/optimizers.lua", "training/updates.lua",

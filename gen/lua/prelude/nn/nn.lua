@@ -156,7 +156,7 @@ local function type_among(types, sizes, what)
   for _, known in ipairs(types) do
     if name == known then return name end
   end
-  fail("%s: its dtype is one of %s, not %s", what, table.concat(types, ", "), base.a(name))
+  fail("%s: its dtype is one of %s, not %s%s", what, table.concat(types, ", "), base.a(name), base.type_instead(name))
 end
 
 local RANDOM = {randn = true, rand = true, randint = true}
@@ -261,7 +261,7 @@ plan.present = describe("present", "present", 1.0, 0.0, {"float32"})
 
 function base.described(d) return described[d] end
 
--- The kind of initial values and its two numbers, for a tensor of this shape.
+-- The kind of initial values and its numbers, for a tensor of this shape.
 function base.values_of_start(s, shape)
   if s.of then return s.of(shape) end
   return s.kind, s.a, s.b
@@ -421,8 +421,8 @@ nn.Conv1D = own_class("Conv1D", {"nf", "nx", "weight", "bias"},
     return base.project(x, self.weight, self.bias, true)
   end)
 
---- nn.Embedding(num_embeddings, embedding_dim, padding_idx?, dtype?, init?): `F.embedding`. Row `padding_idx` begins as zeros and
---- gets no gradient.
+--- nn.Embedding(num_embeddings, embedding_dim, padding_idx?, norm_type = 2, dtype?, init?): `F.embedding`. Row `padding_idx`
+--- begins as zeros and gets no gradient; `norm_type` changes nothing.
 nn.Embedding = own_class("Embedding", {"num_embeddings", "embedding_dim", "weight"},
   function(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse,
       _weight, _freeze, device, dtype, init)

@@ -29,12 +29,12 @@ local function default(v, otherwise, what)
   return v == nil and otherwise or base.finite(v, what)
 end
 
--- By name: a function of its arguments, which gives one of the shape: the kind and two numbers.
+-- By name: a function of its arguments, which gives one of the shape: the kind and its numbers.
 local kinds = {}
 
-local function fixed(...)
-  local kind, a, b = ...
-  return function() return kind, a, b end
+local function fixed(kind, ...)
+  local numbers = {...}
+  return function() return kind, table.unpack(numbers) end
 end
 function kinds.zeros() return fixed("constant", 0.0, 0.0) end
 function kinds.ones() return fixed("constant", 1.0, 0.0) end
@@ -71,6 +71,81 @@ for _, kind in ipairs{"uniform", "normal"} do
   end
 end
 
+-- A deviation, which is above 0.
+local function deviation_of(v, otherwise, who)
+  local deviation = default(v, otherwise, who .. "'s std")
+  if deviation <= 0 then fail("%s's std is above 0, not %s", who, deviation) end
+  return deviation
+end
+
+function kinds.trunc_normal(mean, std, a, b)
+  local who = "nn.init.trunc_normal"
+  mean, std = default(mean, 0.0, who .. "'s mean"), deviation_of(std, 1.0, who)
+  a, b = default(a, -2.0, who .. "'s a"), default(b, 2.0, who .. "'s b")
+  if a >= b then fail("%s: its a is below its b, not %s and %s", who, a, b) end
+  if (a - mean) / std > 30 or (mean - b) / std > 30 then
+    fail("%s: all values between %s and %s are more than 30 deviations away from the mean: nn.init.uniform will do", who, a, b)
+  end
+  return fixed("trunc_normal", mean, std, a, b)
+end
+
+-- Each rank makes the whole: so many numbers, and products of a vector of them with all others, in reasonable time.
+local MOST_NUMBERS, MOST_PRODUCTS = 1 << 27, 1 << 37
+local function matrix_of(shape, who)
+  local rows, columns = shape[1], 1
+  for i = 2, #shape do columns = columns * shape[i] end
+  if rows > MOST_NUMBERS or columns > MOST_NUMBERS or rows * columns > MOST_NUMBERS then
+    fail("%s: a tensor of shape %s is too large, because each rank makes the whole: at most 2^27 numbers", who,
+      base.shape_text(shape))
+  end
+  return rows, columns
+end
+
+function kinds.orthogonal(gain)
+  gain = default(gain, 1.0, "nn.init.orthogonal's gain")
+  return function(shape)
+    local who = "nn.init.orthogonal"
+    if #shape < 2 then fail("%s is for tensors of two dimensions and more, not %s", who, base.shape_text(shape)) end
+    local rows, columns = matrix_of(shape, who)
+    if rows * columns * math.min(rows, columns) > MOST_PRODUCTS then
+      fail("%s: a tensor of shape %s takes too long, because each rank makes the whole: as a matrix its size times its "
+        .. "smaller side is at most 2^37; nn.init.xavier_normal will do", who, base.shape_text(shape))
+    end
+    return "orthogonal", gain, 0.0
+  end
+end
+
+function kinds.sparse(sparsity, std)
+  local who = "nn.init.sparse"
+  sparsity, std = base.finite(sparsity, who .. "'s sparsity"), deviation_of(std, 0.01, who)
+  if sparsity < 0 or sparsity > 1 then fail("%s's sparsity is from 0 to 1, not %s", who, sparsity) end
+  return function(shape)
+    if #shape ~= 2 then fail("%s is for tensors of two dimensions, not %s", who, base.shape_text(shape)) end
+    matrix_of(shape, who)
+    return "sparse", sparsity, std
+  end
+end
+
+function kinds.eye()
+  return function(shape)
+    if #shape ~= 2 then fail("nn.init.eye is for tensors of two dimensions, not %s", base.shape_text(shape)) end
+    return "dirac", 1.0, 0.0
+  end
+end
+
+function kinds.dirac(groups)
+  groups = base.integer(groups == nil and 1 or groups, "nn.init.dirac's groups", 1, 1 << 40)
+  return function(shape)
+    if #shape < 3 or #shape > 5 then
+      fail("nn.init.dirac is for weights of convolutions, of 3 to 5 dimensions, not %s", base.shape_text(shape))
+    end
+    if shape[1] % groups ~= 0 then
+      fail("nn.init.dirac: %d groups do not divide dimension 0 of %s", groups, base.shape_text(shape))
+    end
+    return "dirac", groups + 0.0, 0.0
+  end
+end
+
 -- The parameter, which begins anew.
 local function begin(tensor, who, of)
   base.expect(tensor, "tensor", "what nn.init." .. who .. " is given first, a parameter,")
@@ -96,6 +171,18 @@ end
 function made.kaiming_normal(a, mode, nonlinearity)
   return base.start_of_shape("nn.init.kaiming_normal", kinds.kaiming_normal(a, mode, nonlinearity))
 end
+--- nn.init.trunc_normal(mean = 0, std = 1, a = -2, b = 2): normal, none below a or above b.
+function made.trunc_normal(mean, std, a, b)
+  return base.start_of_shape("nn.init.trunc_normal", kinds.trunc_normal(mean, std, a, b))
+end
+--- nn.init.orthogonal(gain = 1): a matrix of dimension 0 and the others together, whose rows or columns are orthogonal.
+function made.orthogonal(gain) return base.start_of_shape("nn.init.orthogonal", kinds.orthogonal(gain)) end
+--- nn.init.sparse(sparsity, std = 0.01): zeros, of that share in each column of a matrix, and normal values.
+function made.sparse(sparsity, std) return base.start_of_shape("nn.init.sparse", kinds.sparse(sparsity, std)) end
+--- nn.init.eye(): the identity, of a matrix.
+function made.eye() return base.start_of_shape("nn.init.eye", kinds.eye()) end
+--- nn.init.dirac(groups = 1): the identity, of a convolution's weight.
+function made.dirac(groups) return base.start_of_shape("nn.init.dirac", kinds.dirac(groups)) end
 --- nn.init.calculate_gain(nonlinearity, param?): the factor that keeps the size of values behind it.
 function made.calculate_gain(nonlinearity, param) return gain_of(nonlinearity, param) end
 
@@ -121,4 +208,16 @@ end
 function made.kaiming_normal_(tensor, a, mode, nonlinearity)
   return begin(tensor, "kaiming_normal_", kinds.kaiming_normal(a, mode, nonlinearity))
 end
+--- nn.init.trunc_normal_(tensor, mean = 0, std = 1, a = -2, b = 2): likewise.
+function made.trunc_normal_(tensor, mean, std, a, b)
+  return begin(tensor, "trunc_normal_", kinds.trunc_normal(mean, std, a, b))
+end
+--- nn.init.orthogonal_(tensor, gain = 1): likewise.
+function made.orthogonal_(tensor, gain) return begin(tensor, "orthogonal_", kinds.orthogonal(gain)) end
+--- nn.init.sparse_(tensor, sparsity, std = 0.01): likewise.
+function made.sparse_(tensor, sparsity, std) return begin(tensor, "sparse_", kinds.sparse(sparsity, std)) end
+--- nn.init.eye_(tensor): likewise.
+function made.eye_(tensor) return begin(tensor, "eye_", kinds.eye()) end
+--- nn.init.dirac_(tensor, groups = 1): likewise.
+function made.dirac_(tensor, groups) return begin(tensor, "dirac_", kinds.dirac(groups)) end
 for name, f in pairs(made) do rawset(init, name, core.unwatched(f)) end

@@ -24,6 +24,8 @@ local function sizes_of(v, n, who)
   return list
 end
 
+local PADDING_MODES = {zeros = "constant", reflect = "reflect", replicate = "replicate", circular = "circular"}
+
 -- The parameters of a convolution over n dimensions: its weight [from, into // groups, kernel ...], and a
 -- bias for each output unless it is false. Returns these, and the number of groups.
 local function convolution(who, n, inputs, outputs, kernel_size, groups, bias, transposed)
@@ -53,11 +55,11 @@ end
 for n = 1, 3 do
   --- # Modules for images, and norms
   --- nn.Conv1d(in_channels, out_channels, kernel_size, stride = 1, padding = 0, dilation = 1, groups = 1, bias =
-  --- true, dtype?): `F.conv1d`.
+  --- true, padding_mode = "zeros", dtype?): `F.conv1d`.
   --- nn.Conv2d(in_channels, out_channels, kernel_size, stride = 1, padding = 0, dilation = 1, groups = 1, bias =
-  --- true, dtype?): `F.conv2d`.
+  --- true, padding_mode = "zeros", dtype?): `F.conv2d`.
   --- nn.Conv3d(in_channels, out_channels, kernel_size, stride = 1, padding = 0, dilation = 1, groups = 1, bias =
-  --- true, dtype?): `F.conv3d`.
+  --- true, padding_mode = "zeros", dtype?): `F.conv3d`.
   --- nn.MaxPool1d(kernel_size, stride?, padding = 0, dilation = 1, ceil_mode = false): `F.max_pool1d`.
   --- nn.MaxPool2d(kernel_size, stride?, padding = 0, dilation = 1, ceil_mode = false): `F.max_pool2d`.
   local who = "Conv" .. n .. "d"
@@ -68,10 +70,21 @@ for n = 1, 3 do
       base.only_float32(dtype, who)
       local self
       self, groups = convolution(who, n, in_channels, out_channels, kernel_size, groups, bias, false)
-      return self, {stride = stride, padding = padding, dilation = dilation, groups = groups}
+      local border, mode = nil, PADDING_MODES[padding_mode == nil and "zeros" or padding_mode]
+      if not mode then fail('%s\'s padding_mode is "zeros", "reflect", "replicate" or "circular", not %s', who, base.a(padding_mode)) end
+      if mode ~= "constant" then
+        if type(padding) == "string" then fail("%s: with padding_mode '%s' its padding is numbers", who, padding_mode) end
+        border = {}
+        for i, p in ipairs(sizes_of(padding == nil and 0 or padding, n, who .. "'s padding")) do
+          border[2 * (n - i) + 1], border[2 * (n - i) + 2] = p, p
+        end
+        padding = 0
+      end
+      return self, {stride = stride, padding = padding, dilation = dilation, groups = groups, border = border, mode = mode}
     end,
     function(self, how, x)
       base.check_input(x, who)
+      if how.border then x = of.pad(x, how.border, how.mode) end
       return convolve(x, self.weight, self.bias, how.stride, how.padding, how.dilation, how.groups)
     end)
 
@@ -84,19 +97,22 @@ for n = 1, 3 do
   end
 end
 
--- nn.ConvTranspose1d, nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride, padding,
+-- nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride, padding,
 -- output_padding, groups, bias, dilation)
-for n = 1, 2 do
+for n = 1, 3 do
   --- nn.ConvTranspose1d(in_channels, out_channels, kernel_size, stride = 1, padding = 0, output_padding = 0, groups =
-  --- 1, bias = true, dilation = 1, dtype?): `F.conv_transpose1d`.
+  --- 1, bias = true, dilation = 1, padding_mode = "zeros", dtype?): `F.conv_transpose1d`.
   --- nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride = 1, padding = 0, output_padding = 0, groups =
-  --- 1, bias = true, dilation = 1, dtype?): `F.conv_transpose2d`.
+  --- 1, bias = true, dilation = 1, padding_mode = "zeros", dtype?): `F.conv_transpose2d`.
+  --- nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride = 1, padding = 0, output_padding = 0, groups =
+  --- 1, bias = true, dilation = 1, padding_mode = "zeros", dtype?): `F.conv_transpose3d`.
   local who = "ConvTranspose" .. n .. "d"
   local convolve = of["conv_transpose" .. n .. "d"]
   nn[who] = own_class(who, {"weight", "bias"},
     function(in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation,
         padding_mode, device, dtype)
       base.only_float32(dtype, who)
+      if padding_mode ~= nil and padding_mode ~= "zeros" then fail('%s\'s padding_mode is "zeros" only, as in PyTorch', who) end
       local self
       self, groups = convolution(who, n, in_channels, out_channels, kernel_size, groups, bias, true)
       return self, table.pack(stride, padding, output_padding, groups, dilation)
@@ -158,23 +174,27 @@ nn.GroupNorm = own_class("GroupNorm", {"weight", "bias"},
 local function check_dimensions(x, who, n)
   local dims = #core.shape(x)
   if dims ~= n + 2 and not (n == 1 and dims == 2) then
-    fail("%s takes [n, channels, %s], not the shape %s", who, n == 1 and "x" or "y, x",
+    fail("%s takes [n, channels, %s], not the shape %s", who, n == 1 and "x" or n == 2 and "y, x" or "z, y, x",
       base.shape_text(core.shape(x)))
   end
 end
 
--- nn.BatchNorm1d, nn.BatchNorm2d(num_features, eps, momentum, affine, track_running_stats): train
+-- nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d(num_features, eps, momentum, affine, track_running_stats): train
 -- uses the statistics of the whole batch and updates running_mean and running_var; infer uses
 -- these.
-for n = 1, 2 do
+for n = 1, 3 do
   --- nn.BatchNorm1d(num_features, eps = 1e-5, momentum = 0.1, affine = true, track_running_stats = true, dtype?, bias
   --- = true): train takes the statistics of the whole batch and updates running_mean and running_var; infer takes
   --- these.
   --- nn.BatchNorm2d(num_features, eps = 1e-5, momentum = 0.1, affine = true, track_running_stats = true, dtype?, bias
   --- = true): likewise.
+  --- nn.BatchNorm3d(num_features, eps = 1e-5, momentum = 0.1, affine = true, track_running_stats = true, dtype?, bias
+  --- = true): likewise.
   --- nn.InstanceNorm1d(num_features, eps = 1e-5, momentum = 0.1, affine = false, track_running_stats = false, dtype?,
   --- bias = true): `F.instance_norm`.
   --- nn.InstanceNorm2d(num_features, eps = 1e-5, momentum = 0.1, affine = false, track_running_stats = false, dtype?,
+  --- bias = true): likewise.
+  --- nn.InstanceNorm3d(num_features, eps = 1e-5, momentum = 0.1, affine = false, track_running_stats = false, dtype?,
   --- bias = true): likewise.
   local who = "BatchNorm" .. n .. "d"
   nn[who] = own_class(who, {"weight", "bias", "running_mean", "running_var"},

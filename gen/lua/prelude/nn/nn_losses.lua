@@ -94,6 +94,12 @@ end)
 of_tensors("TripletMarginLoss", "triplet_margin_loss", 3, function(margin, p, eps, swap, size_average, reduce, reduction)
   return {}, {margin = margin, p = p, eps = eps, swap = swap, reduction = reduction}
 end)
+--- nn.MultiMarginLoss(p = 1, margin = 1, weight?, reduction = "mean"): `F.multi_margin_loss`.
+of_tensors("MultiMarginLoss", "multi_margin_loss", 2, function(p, margin, weight, size_average, reduce, reduction)
+  return {weight = buffer(weight, "MultiMarginLoss's weight")}, {p = p, margin = margin, reduction = reduction}
+end)
+--- nn.MultiLabelMarginLoss(reduction = "mean"): `F.multilabel_margin_loss`.
+plain("MultiLabelMarginLoss", "multilabel_margin_loss")
 --- nn.CosineSimilarity(dim = 1, eps = 1e-8): `F.cosine_similarity`.
 of_tensors("CosineSimilarity", "cosine_similarity", 2, function(dim, eps) return {}, {dim = dim, eps = eps} end)
 --- nn.PairwiseDistance(p = 2, eps = 1e-6, keepdim = false): `F.pairwise_distance`.

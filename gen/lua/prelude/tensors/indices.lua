@@ -222,23 +222,10 @@ method("scatter_reduce", function(input, dim, index, src, reduce_, include_self)
   end)
 end)
 
--- The extreme of all elements up to each one, and its index, the last one of equal elements: step by step of twice as many.
 local function cumulative_extreme(x, dim, is_max)
-  local shape = core.shape(base.need_floating(x))
-  local d = dimension(shape, dim)
-  local n, by, sizes = shape[d + 1], 1, {}
-  for i = 1, #shape do sizes[i] = i == d + 1 and n or 1 end
-  local v, at = raw.detach(x), raw.expand(view(raw.to(base.index_row(n), "int32"), sizes), shape)
-  while by < n do
-    local own, before = base.narrow(v, d, by, n - by), base.narrow(v, d, 0, n - by)
-    local keeps = is_max and raw.ge(own, before) or raw.le(own, before)
-    local function chosen(y)
-      local upper, lower = base.narrow(y, d, by, n - by), base.narrow(y, d, 0, n - by)
-      return base.joined({base.narrow(y, d, 0, by), raw.where(keeps, upper, lower)}, d)
-    end
-    v, at, by = chosen(v), chosen(at), 2 * by
-  end
-  return gathered(x, d, at), at
+  local d = dimension(core.shape(base.need_floating(x)), dim)
+  local y, at = append("cummax", {x}, {dims = {d}, least = is_max and 0 or 1})
+  return base.narrowed(y, x), at
 end
 
 --- F.cummax(input, dim): the largest of all elements up to each one, and its index.
@@ -279,7 +266,8 @@ method("index_add", function(input, dim, index, source, alpha)
   return base.narrowed(raw.add(x, sum), x)
 end)
 
---- F.embedding(input, weight, padding_idx?): rows of the weight. Row `padding_idx` gets no gradient.
+--- F.embedding(input, weight, padding_idx?, norm_type = 2): rows of the weight. Row `padding_idx` gets no gradient; `norm_type`
+--- changes nothing.
 method("embedding", function(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
   local ids = input
   local shape = core.shape(base.tensor(weight, "the weight"))

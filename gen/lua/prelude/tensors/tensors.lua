@@ -517,11 +517,17 @@ end)
 
 local TYPES = {"float32", "bfloat16", "int32", "int64", "bool"}
 
+local INSTEAD = {float16 = "bfloat16, which has 16 bits and the range of float32", half = "bfloat16, which has 16 bits and the "
+  .. "range of float32", float64 = "float32", double = "float32", float = "float32", long = "int64", int = "int32", int16 = "int32",
+  int8 = "int32", uint8 = "int32", short = "int32"}
+-- What to say of a type that there is not.
+function base.type_instead(v) return INSTEAD[v] and ": take " .. INSTEAD[v] or "" end
+
 local function type_name(v)
   for _, name in ipairs(TYPES) do
     if v == name then return name end
   end
-  misfit("a type is one of %s, not %s", table.concat(TYPES, ", "), base.a(v))
+  misfit("a type is one of %s, not %s%s", table.concat(TYPES, ", "), base.a(v), base.type_instead(v))
 end
 base.type_name = type_name
 

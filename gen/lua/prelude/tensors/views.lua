@@ -504,7 +504,7 @@ local function borders(shape, given)
 end
 
 --- F.pad(input, pad, mode = "constant", value?): borders; `pad` counts from the last dimension: `{left, right, top,
---- bottom}`.
+--- bottom}`; `"reflect"`, `"replicate"`, `"circular"`.
 method("pad", function(input, pad, mode, value)
   local x, given = input, pad
   if mode == nil then mode = "constant" end
@@ -512,7 +512,17 @@ method("pad", function(input, pad, mode, value)
     if value ~= nil then misfit('the mode must be "constant", not %s', base.a(mode)) end
     mode, value = "constant", mode
   end
-  if mode ~= "constant" then misfit('the mode must be "constant", not %s', base.a(mode)) end
+  if mode == "reflect" or mode == "replicate" or mode == "circular" then
+    if value ~= nil then misfit('a value goes with the mode "constant"') end
+    local list, given_of = {}, {}
+    for _, border in ipairs(borders(core.shape(x), given)) do given_of[border[1]] = border end
+    for d = #core.shape(x) - 1, 0, -1 do
+      local border = given_of[d] or {d, 0, 0}
+      list[#list + 1], list[#list + 2] = border[2], border[3]
+    end
+    return base.operator_of_torch("pad", {self = x, pad = list, mode = mode})
+  end
+  if mode ~= "constant" then misfit('the mode is "constant", "reflect", "replicate" or "circular", not %s', base.a(mode)) end
   value = value == nil and 0 or value
   if type(value) ~= "number" then misfit("the value must be a number, not %s", base.a(value)) end
   for _, border in ipairs(borders(core.shape(x), given)) do

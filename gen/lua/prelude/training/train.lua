@@ -441,11 +441,9 @@ end
 local JOININGS = {mean = "BY_MEAN", mean_of_samples = "BY_SAMPLES", sum = "BY_SUM", max = "BY_MAX", min = "BY_MIN"}
 
 -- How validations join each metric's batches: as {accuracy = "mean"} says, or {"accuracy"}; else the mean of all.
-local function take_validated(said, metrics, accumulate)
+local function take_validated(said, metrics)
   local who, joining, names = "train's validate.metrics", {}, {}
-  if said == nil and accumulate > 1 then return end
   if said ~= nil then
-    if accumulate > 1 then fail("%s: a batch has only its share of the metrics of a step with accumulate", who) end
     for key, value in pairs(base.expect(said, "table", who)) do
       local name, how = key, value
       if math.type(key) == "integer" then name, how = value, "mean" end
@@ -589,7 +587,7 @@ function plan.train(options)
   core.set_checkpoint(checkpoint, selective, within)
   core.set_training(how_trained)
   take_validation(options)
-  take_validated(options.validate and options.validate.metrics, measured, how_trained.accumulate)
+  take_validated(options.validate and options.validate.metrics, measured)
   take_library(options, "train")
   local exports = optional(options, "train", "export", "string")
   if exports and (#exports > 1000 or not core.set_exports(exports)) then

@@ -1,0 +1,1 @@
+local layer = nn.LazyLinear(4)
