@@ -13,32 +13,32 @@ static_assert(sizeof &plan_082387fccb1b1809 > 0, "kernels.h is of the same plan"
 // The optimizer's states of a parameter have its name, shape and place. They begin as 0.
 #define STATE_ROW(kind, name, rest, count, member, stride, ...)                                    \
   {{"optim." #kind "." name, rest}, {NULL, NULL}, count, STATE, F32,                               \
-   offsetof(struct memory, kind.member), stride, __VA_ARGS__, {CONSTANT, 0, 0}},
+   offsetof(struct memory, kind.member), stride, __VA_ARGS__, {CONSTANT, {0, 0}}},
 #define STATES(...) STATE_ROW(exp_avg, __VA_ARGS__) STATE_ROW(exp_avg_sq, __VA_ARGS__)
 
 static const struct tensor tensors[] = {
     {{"in_proj.weight", NULL}, {NULL, NULL}, 1, PARAMETER, F32,
      offsetof(struct memory, w.in_proj.weight), 0,
-     2, {32, 10}, {16, 10}, {UNIFORM, -0.31622776601683794, 0.31622776601683794}},
+     2, {32, 10}, {16, 10}, {UNIFORM, {-0.31622776601683794, 0.31622776601683794}}},
     {{"in_proj.bias", NULL}, {NULL, NULL}, 1, PARAMETER, F32,
      offsetof(struct memory, w.in_proj.bias), 0,
-     1, {32}, {16}, {UNIFORM, -0.31622776601683794, 0.31622776601683794}},
+     1, {32}, {16}, {UNIFORM, {-0.31622776601683794, 0.31622776601683794}}},
     {{"out_proj.weight", NULL}, {NULL, NULL}, 1, PARAMETER, F32,
      offsetof(struct memory, w.out_proj.weight), 0,
-     2, {5, 32}, {5, 16}, {UNIFORM, -0.17677669529663687, 0.17677669529663687}},
+     2, {5, 32}, {5, 16}, {UNIFORM, {-0.17677669529663687, 0.17677669529663687}}},
     {{"out_proj.bias", NULL}, {NULL, NULL}, 1, PARAMETER, F32,
      offsetof(struct memory, w.out_proj.bias), 0,
-     1, {5}, {5}, {UNIFORM, -0.17677669529663687, 0.17677669529663687}},
+     1, {5}, {5}, {UNIFORM, {-0.17677669529663687, 0.17677669529663687}}},
     STATES("in_proj.weight", NULL, 1, in_proj.weight, 0, 2, {32, 10}, {16, 10})
     STATES("in_proj.bias", NULL, 1, in_proj.bias, 0, 1, {32}, {16})
     STATES("out_proj.weight", NULL, 1, out_proj.weight, 0, 2, {5, 32}, {5, 16})
     STATES("out_proj.bias", NULL, 1, out_proj.bias, 0, 1, {5}, {5})
     {{"input", NULL}, {NULL, NULL}, 1, BATCH, F32,
      offsetof(struct memory, batch.input), 0,
-     2, {20, 10}, {20, 10}, {NORMAL, 0, 1}},
+     2, {20, 10}, {20, 10}, {NORMAL, {0, 1}}},
     {{"target", NULL}, {NULL, NULL}, 1, BATCH, F32,
      offsetof(struct memory, batch.target), 0,
-     2, {20, 5}, {20, 5}, {NORMAL, 0, 1}},
+     2, {20, 5}, {20, 5}, {NORMAL, {0, 1}}},
 };
 
 #endif
