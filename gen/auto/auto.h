@@ -189,6 +189,7 @@ struct search_for {
   double caution; /* above 1: what moves cost within modules, where no style asks for them, so that
                      the passes may decide otherwise */
   bool by_bytes;  /* only bytes count, also where the mesh has a device */
+  bool few_as_they_are; /* a few equal layers count as so many, not as more */
   int nbound;
   const struct kept_bound *bound;
 };
@@ -197,8 +198,9 @@ struct solution solve_placements(const struct search_for *what);
 
 /* ------------------------------------------------------------------------------------ choose.c */
 
-/* Within the limit of parameters; the plan's error if there are none. */
-struct solution choose_placements(const struct automatic *a, double caution, bool by_bytes);
+/* Within the limit of parameters; the plan's error if there are none. Of `what` neither the price
+   nor bounds. */
+struct solution choose_placements(const struct search_for *what);
 /* The fewest bytes of parameters that a rank can keep. */
 double least_parameters(const struct automatic *a);
 /* Whether both have the same homes. */

@@ -77,15 +77,14 @@ static void check_dimensions(const struct automatic *a)
         MOST_DIMS, n, printable(graph->mesh.name[0]));
 }
 
-struct solution choose_placements(const struct automatic *a, double caution, bool by_bytes)
+struct solution choose_placements(const struct search_for *what)
 {
+  const struct automatic *a = what->asked;
   check_dimensions(a);
   static const double MOST_PRICE = 1e6;
   struct choosing *c = alloc(sizeof *c);
-  *c = (struct choosing){.what = {.asked = a, .caution = caution, .by_bytes = by_bytes},
-                         .limit = (double)a->parameters,
-                         .least = INFINITY,
-                         .left = MOST_BRANCHES};
+  *c = (struct choosing){
+      .what = *what, .limit = (double)a->parameters, .least = INFINITY, .left = MOST_BRANCHES};
   struct solution s = solve_placements(&c->what);
   if (!a->parameters || s.parameters <= c->limit) return s;
   c->above = s;

@@ -59,10 +59,10 @@ struct solving {
 
 /* A few equal layers count as more of them: what is best for each of many counts, not what it takes
    to come to it from the first value and to leave it for the last. */
-static int counted(int times)
+static int counted(const struct solving *g, int times)
 {
   enum { SHARE = 8, MANY = 64 };
-  if (times < 2 || times >= MANY) return times;
+  if (times < 2 || times >= MANY || g->what->few_as_they_are) return times;
   return SHARE * times < MANY ? SHARE * times : MANY;
 }
 
@@ -672,7 +672,7 @@ static void add_moves(struct solving *g)
       all += list[k].times;
       if (list[k].times > list[most].times) most = k;
     }
-    const int times = most == i ? counted(all) - (all - list[i].times) : list[i].times;
+    const int times = most == i ? counted(g, all) - (all - list[i].times) : list[i].times;
     double *cost = table_memory((size_t)a->n * (size_t)b->n, sizeof *cost);
     for (int h = 0; h < a->n; h++)
       for (int k = 0; k < b->n; k++)
@@ -804,7 +804,7 @@ static void add_strided(struct list *to, const struct node *n)
 
 static void take_operation(struct solving *g, int id, int members)
 {
-  const int times = counted(members);
+  const int times = counted(g, members);
   const struct op *op = &graph->op[id];
   if (!op->nout || g->is_free[op->out] || is_update(op)) return;
   if (op->kind == OP_cast && is_parameter(node_of(&g->f, op->out))) return;

@@ -8,7 +8,7 @@
    passes, in processes of their own, and the best of them is taken. */
 #include "driver/driver.h"
 
-enum { MOST_TRIED_SOLUTIONS = 5 };
+enum { MOST_TRIED_SOLUTIONS = 6 };
 static const double FIRST_CAUTION = 1.01;
 
 static const struct solution *tried;
@@ -69,8 +69,9 @@ static struct solution fit_memory(struct solution s, const struct outcome *whole
   if (!whole->ended || whole->memory <= limit) return s;
   struct automatic within = *asked;
   struct bracket b = {.low = least_parameters(asked), .high = s.parameters};
+  const struct search_for what = {.asked = &within, .caution = FIRST_CAUTION};
   within.parameters = (int64_t)b.low + 1;
-  struct solution best = choose_placements(&within, FIRST_CAUTION, false);
+  struct solution best = choose_placements(&what);
   const struct outcome least = try_one(&best);
   if (!least.ended) return best; /* the passes will say why */
   if (least.memory > limit)
@@ -84,7 +85,7 @@ static struct solution fit_memory(struct solution s, const struct outcome *whole
   for (int i = 0; i < GUESSES && b.high - b.low > 1; i++) {
     const double middle = guess(&b, (double)limit);
     within.parameters = (int64_t)middle + 1;
-    const struct solution now = choose_placements(&within, FIRST_CAUTION, false);
+    const struct solution now = choose_placements(&what);
     const struct outcome o = try_one(&now);
     if (o.ended && o.memory <= limit) {
       best = now;
@@ -121,15 +122,25 @@ static void try_next(struct tried_solutions *t, struct solution next)
   t->n++;
 }
 
-/* The solution by bytes beside that by time, which knows little of what overlaps; and, where the
-   passes make more of the first one than it says, those with more caution. */
+/* Beside the solution by time that by bytes, as little is known before of what overlaps, and that
+   for so few layers as there are; and, where the passes make more of the first one than it says,
+   those with more caution. */
 static void try_others(struct tried_solutions *t)
 {
   static const double caution[] = {1.5, 4, 100};
+  struct search_for what = {.asked = asked, .caution = FIRST_CAUTION, .by_bytes = true};
   t->outcome[0] = try_one(&t->list[0]);
-  if (t->list[0].space.second > 0) try_next(t, choose_placements(asked, FIRST_CAUTION, true));
-  for (int i = 0; i < 3 && is_dearer(&t->outcome[0], &t->list[0]); i++)
-    try_next(t, choose_placements(asked, caution[i], false));
+  if (t->list[0].space.second > 0) {
+    try_next(t, choose_placements(&what));
+    what.by_bytes = false;
+    what.few_as_they_are = true;
+    try_next(t, choose_placements(&what));
+  }
+  what = (struct search_for){.asked = asked};
+  for (int i = 0; i < 3 && is_dearer(&t->outcome[0], &t->list[0]); i++) {
+    what.caution = caution[i];
+    try_next(t, choose_placements(&what));
+  }
 }
 
 /* Whether the passes refuse what was tried, and take the plan without it, within the limits: they
@@ -147,7 +158,7 @@ static void choose(void)
   enum { FEW_DIMS = 2, FEW_OPERATIONS = 1000 };
   struct tried_solutions *t = alloc(sizeof *t);
   t->n = 1;
-  t->list[0] = choose_placements(asked, FIRST_CAUTION, false);
+  t->list[0] = choose_placements(&(struct search_for){.asked = asked, .caution = FIRST_CAUTION});
   /* Each solution takes little time. */
   const bool is_quick = t->list[0].space.ndim <= FEW_DIMS;
   if (is_quick) try_others(t);

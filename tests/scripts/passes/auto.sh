@@ -80,6 +80,7 @@ if command -v python3 > /dev/null; then
   more exhaustive m=96 mesh=4 rows=m parameters=4096
   # On a device: the least simulated step.
   more exhaustive m=512 h=2048 f=8192 rows=R device=H100
+  more exhaustive m=2048 h=1024 f=4096 rows=m device=H100 # where two layers are cut as many would not be
   more exhaustive m=8192 h=512 f=2048 mesh=4 rows=m device=H100
 fi
 # On a device: a step takes at most what it takes with the table of styles of the plan, written by hand.
