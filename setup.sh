@@ -21,7 +21,8 @@ packages=(gcc g++ make cmake ninja-build pkg-config liblua5.4-dev libjansson-dev
 test_packages=(libopenmpi-dev openmpi-bin clang clang-format libomp-dev gfortran curl ccache xz-utils)
 
 ci_packages=(chromium chromium-driver python3) # a browser looks at the pages of --report
-soak_packages=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge) # jobs in a real queue
+soak_packages=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge # jobs in a real queue
+  mpich libmpich-dev)
 
 # The packages of the arguments that are not installed.
 missing() {

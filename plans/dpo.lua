@@ -17,7 +17,7 @@ local families, causal_lm = require "lib.families", require "lib.causal_lm"
 local preference, training = require "lib.preference", require "lib.training"
 
 local c = args.config and families.read(args.config) or families.small{model_type = "llama"}
-local args = causal_lm.settings(c, {"n_layers", "seq", "pad"}, {}, 1024, {preference.settings})
+local args = causal_lm.settings(c, {"n_layers", "seq", "pad"}, {}, 1024, {preference.settings, preference.pair_settings})
 local p, model, names = causal_lm.build(c, args)
 local adapters, writes = args.lora ~= nil and args.reference ~= "write", args.reference == "write"
 if args.reference == "adapters" and not args.lora then error("reference=adapters: there are none without lora") end

@@ -398,14 +398,22 @@ static bool is_of_texts(const struct value *v)
          v->init.a == 0;
 }
 
+/* Whether it is 0 or 1 for each place of texts of one row, or for each sample of two rows. */
+static bool goes_with(const struct value *v, const struct value *input)
+{
+  if (v->type != I32 || !is_plain_name(v->name)) return false;
+  if (input->shape.ndim == 2) return same_shape(v->shape, input->shape);
+  return v->shape.ndim == 1 && v->shape.size[0] == input->shape.size[0];
+}
+
 /* An input with the program's tokens and one, of the same shape, with labels that may be -100; and
-   perhaps one of 0 and 1, which says where texts end. Files give other inputs, which only go with
-   pairs. */
+   perhaps one of 0 and 1, which says where texts end, or of pairs that they are one answer and its
+   rating. Files give other inputs, which only go with pairs. */
 struct text_inputs text_inputs(void)
 {
   static const double IGNORED = -100;
   if (all_stages()) return all_stages()->text;
-  const struct value *input = NULL, *target = NULL, *ends = NULL;
+  const struct value *input = NULL, *target = NULL, *binary = NULL;
   int others = 0;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
@@ -414,8 +422,8 @@ struct text_inputs text_inputs(void)
       input = v;
     else if (v->init.kind == INIT_UNIFORM && v->init.a == IGNORED && !target)
       target = v;
-    else if (v->init.kind == INIT_UNIFORM && v->init.a == 0 && v->init.b == 2 && !ends)
-      ends = v;
+    else if (v->init.kind == INIT_UNIFORM && v->init.a == 0 && v->init.b == 2 && !binary)
+      binary = v;
     else
       others++;
   }
@@ -423,18 +431,19 @@ struct text_inputs text_inputs(void)
       !is_plain_name(target->name))
     return (struct text_inputs){0};
   const bool pairs = input->shape.ndim == 3;
-  if (ends && (pairs || ends->type != I32 || !same_shape(input->shape, ends->shape) ||
-               !is_plain_name(ends->name))) {
+  if (binary && !goes_with(binary, input)) {
     others++;
-    ends = NULL;
+    binary = NULL;
   }
   if (!pairs && (others || graph->loss == NONE)) return (struct text_inputs){0};
   return (struct text_inputs){.rows = pairs ? 2 : 1,
                               .sequence = input->shape.size[input->shape.ndim - 1],
                               .vocabulary = (int64_t)(pairs ? input->init.b : input->init.a),
+                              .batch = input->shape.size[0],
                               .input = input->name,
                               .target = target->name,
-                              .ends = ends ? ends->name : NULL};
+                              .ends = binary && !pairs ? binary->name : NULL,
+                              .rating = binary && pairs ? binary->name : NULL};
 }
 
 /* The plan's path, and after it those of the files that it requires, each with a zero and on a
@@ -472,8 +481,9 @@ static const char *text_data_arguments(void)
 {
   const struct text_inputs of = text_inputs();
   if (!of.sequence) return "";
-  return text("%d %lld %lld %s %s %s", of.rows, (long long)of.sequence, (long long)of.vocabulary,
-              of.input, of.target, of.ends ? of.ends : "-");
+  return text("%d %lld %lld %s %s %s %s %lld", of.rows, (long long)of.sequence,
+              (long long)of.vocabulary, of.input, of.target, of.ends ? of.ends : "-",
+              of.rating ? of.rating : "-", (long long)of.batch);
 }
 
 static void add_launcher(const char *ranks)

@@ -27,9 +27,12 @@ struct edge_ends {
 
 /* Inputs of tokens [batch, sequence] and of labels, which samples made of texts fill. */
 struct text_inputs {
-  int rows;                          /* of a line: 1, or 2 of pairs */
-  int64_t sequence, vocabulary;      /* 0: there are none */
-  const char *input, *target, *ends; /* ends: NULL, or 1 where a text of a sample ends */
+  int rows;                     /* of a line: 1, or 2 of pairs */
+  int64_t sequence, vocabulary; /* 0: there are none */
+  int64_t batch;
+  const char *input, *target;
+  const char *ends;   /* NULL, or 1 where a text of a sample ends */
+  const char *rating; /* NULL, or 1 where an answer is good, and 0 where it is bad */
 };
 
 /* Facts about the program of all stages, for the programs of single places. */

@@ -264,6 +264,12 @@ static bool read_option(struct options *o, int option)
   case 'B':
     o->tensorboard = optarg;
     return true;
+  case 'G':
+    o->logs = optarg;
+    return true;
+  case 'Z':
+    o->stragglers = true;
+    return true;
   case 'u':
     o->dry_run = true;
     return true;
@@ -376,7 +382,9 @@ static const char *contradiction(struct options *o)
   if (o->ema && !o->export_to && !o->export_adapter && !validates)
     return "--ema wants --export, --export-adapter or --validate";
   if (o->shard_bytes && !o->save && !o->export_to) return "--shard-bytes wants --save or --export";
-  if (o->graph && o->profile) return "--profile takes a step apart, --graph makes it one";
+  if (o->graph && (o->profile || o->stragglers))
+    return "--profile and --stragglers take a step apart, --graph makes it one";
+  if (o->stragglers && program->loss < 0) return "--stragglers: this program has no steps";
   if (o->tokens && !o->data[0]) return "--tokens wants --data FILE";
   if (o->tokens && strcmp(o->tokens, "bytes") != 0 && strcmp(o->tokens, "uint16") != 0 &&
       strcmp(o->tokens, "uint32") != 0)
@@ -411,6 +419,8 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {"deadline", required_argument, NULL, 'D'},
       {"metrics", required_argument, NULL, 'm'},
       {"tensorboard", required_argument, NULL, 'B'},
+      {"logs", required_argument, NULL, 'G'},
+      {"stragglers", no_argument, NULL, 'Z'},
       {"dry-run", no_argument, NULL, 'u'},
       {"load", required_argument, NULL, 'r'},
       {"save", required_argument, NULL, 'o'},

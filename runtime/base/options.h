@@ -17,6 +17,8 @@ struct options {
   int save_every;  // 0: only at the end
   int deadline;    // in seconds; 0: none
   const char *weights, *tokens, *metrics, *tensorboard, *load, *save, *export_to;
+  const char *logs;   // a folder for a log of each rank
+  bool stragglers;    // reports how long ranks work
   const char *resume; // loads this checkpoint if it exists, and saves there
   bool overwrite;     // replaces a checkpoint of a later step
   bool save_at_once;  // stops the steps while it saves

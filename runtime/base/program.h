@@ -11,6 +11,7 @@
 #define PROGRAM_H
 
 #include "base/box_copy.h"
+#include "base/clock.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -357,6 +358,10 @@ struct place {
 extern OF_MODEL const struct place *pending;
 extern OF_MODEL int pending_microbatch; // of its action
 extern OF_MODEL unsigned long collectives;
+#ifndef TPGEN_CUDA
+extern OF_MODEL double waiting_since,
+    seconds_waited; // the seconds that this rank has been in these
+#endif
 
 // Reports on standard error what failed and where in the generated program, then ends the whole job
 // with a non-zero status; in a library ends the call of the library instead, with that error. Never
@@ -377,6 +382,7 @@ bool is_unawaited(cudaEvent_t event);
 
 // With --profile: names the next work on the stream; the text must stay valid; NULL: no work.
 extern bool profiling;
+extern const char WAITS[]; // where `stream` waits for a collective
 void note_work(const char *what, cudaStream_t on);
 
 extern cudaStream_t stream; // of all work of a step but overlapped collectives
@@ -411,9 +417,15 @@ static inline void begin_waiting(const struct place *at)
 {
   __atomic_store_n(&collectives, collectives + 1, __ATOMIC_RELAXED);
   __atomic_store_n(&pending, at, __ATOMIC_RELEASE);
+#ifndef TPGEN_CUDA
+  waiting_since = seconds_now();
+#endif
 }
 static inline void end_waiting(void)
 {
+#ifndef TPGEN_CUDA
+  seconds_waited += seconds_now() - waiting_since;
+#endif
   __atomic_store_n(&pending, (const struct place *)NULL, __ATOMIC_RELEASE);
 }
 

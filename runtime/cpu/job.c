@@ -7,6 +7,7 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+#include "base/clock.h"
 #include "cpu/cpu.h"
 
 void fail_call(const char *file, int line, const char *call, const char *why)
@@ -107,6 +108,16 @@ size_t target_peak(void)
     sscanf(line, "VmHWM: %zu kB", &kilobytes);
   fclose(status);
   return kilobytes * 1024;
+}
+
+// All that is no collective.
+double target_worked(void)
+{
+  return seconds_now() - seconds_waited;
+}
+
+void target_measure_work(void)
+{
 }
 
 double target_peak_tflops(void)

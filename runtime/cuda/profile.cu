@@ -12,6 +12,7 @@
 #include "base/target.h"
 
 bool profiling;
+const char WAITS[] = "waits for a collective";
 
 namespace
 {
@@ -33,6 +34,7 @@ std::vector<noted> notes;        // of the step that is being issued
 std::vector<cudaEvent_t> events; // a pool; the notes use the first ones
 std::vector<share> shares;
 int steps;
+bool tells; // at the end
 
 share &share_of(const char *what, bool beside)
 {
@@ -63,8 +65,22 @@ void count(const noted &from, const noted &to)
 bool target_profile(struct failure *why)
 {
   (void)why;
-  profiling = true;
+  profiling = tells = true;
   return true;
+}
+
+void target_measure_work(void)
+{
+  profiling = true;
+}
+
+double target_worked(void)
+{
+  double milliseconds = 0;
+  for (const share &s : shares)
+    if (!s.beside && s.what != WAITS && s.what.compare(0, 4, "nccl") != 0)
+      milliseconds += s.milliseconds;
+  return milliseconds * 1e-3;
 }
 
 void note_work(const char *what, cudaStream_t on)
@@ -94,7 +110,7 @@ void profile_step()
 
 void profile_tell()
 {
-  if (!profiling || rank->id != 0) return;
+  if (!tells || rank->id != 0) return;
   const int counted = steps - WARM;
   if (counted < 1) {
     printf("profile: the first %d steps are not counted, and there was no other\n", WARM);

@@ -39,6 +39,7 @@ static inline void end_on(cudaStream_t on, cudaEvent_t event)
 
 static inline void await(cudaEvent_t event)
 {
+  note(WAITS, stream);
   CHECK_CUDA(cudaStreamWaitEvent(stream, event, 0));
   mark_awaited(event);
 }

@@ -12,11 +12,13 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/program.h"
+#include "base/rank_log.h"
 #include "base/target.h"
 #include "data/batches.h"
 #include "data/tokens.h"
 #include "metrics/metrics_file.h"
 #include "metrics/own_metrics.h"
+#include "metrics/rank_times.h"
 #include "metrics/tensorboard.h"
 #include "metrics/validation_results.h"
 #include "tensors/tensor_table.h"
@@ -28,6 +30,7 @@ struct step_metrics {
   double seconds; // of a step
   double tokens_per_second, tflops, mfu, lr;
   size_t memory;
+  struct rank_times ranks;
 };
 
 static struct {
@@ -158,6 +161,7 @@ static size_t peak_memory(double time)
 static struct step_metrics measure(int t)
 {
   struct step_metrics step = {.step = t, .loss = get_float(program->loss)};
+  step.ranks = rank_times_report(t - run.reported);
   if (program->grad_norm >= 0) step.grad_norm = get_float(program->grad_norm);
   double time = seconds_now();
   step.memory = peak_memory(time);
@@ -197,6 +201,9 @@ static void print_metrics(const struct step_metrics *step)
     printf(step->tflops < 0.1 ? "  tflops: %.2g" : "  tflops: %.2f", step->tflops);
   if (program->flops > 0 && step->mfu > 0) printf("  mfu: %.2f%%", step->mfu);
   if (program->learning_rate) printf("  lr: %.4e", step->lr);
+  if (step->ranks.slowest > 0)
+    printf("  work: %.3gs  slowest: %.3gs of rank %d", step->ranks.mean, step->ranks.slowest,
+           step->ranks.slowest_rank);
   for (int i = 0; i < run.nown; i++)
     if (run.own[i].count == 1) print_float(run.own[i].name, *run.own[i].of_step);
   printf("\n");
@@ -273,6 +280,11 @@ static void write_metrics(const struct step_metrics *step)
   if (run.file) fprintf(run.file, ",\"memory\":%zu", step->memory);
   if (run.events) events_number("memory", (double)step->memory);
   if (program->learning_rate) write_number("lr", step->lr);
+  if (step->ranks.slowest > 0) {
+    write_number("work", step->ranks.mean);
+    write_number("slowest_work", step->ranks.slowest);
+    write_number("slowest_rank", step->ranks.slowest_rank);
+  }
   for (int i = 0; i < run.nown; i++)
     write_numbers(run.own[i].name, run.own[i].of_step, run.own[i].count);
   end_numbers();
@@ -385,6 +397,8 @@ bool metrics_open(const struct options *o, int first, int last, struct failure *
   run.first = first;
   run.last = last;
   run.reported = first - 1;
+  run.begun = run.since = seconds_now();
+  if (!rank_times_open(o->stragglers, why)) return false;
   if (!tells()) return true;
   if (o->metrics && !(run.file = metrics_file_open(o->metrics, first - 1, why))) return false;
   if (o->tensorboard && !(run.events = events_open(o->tensorboard, run.events_name, why)))
@@ -397,19 +411,35 @@ bool metrics_open(const struct options *o, int first, int last, struct failure *
   return true;
 }
 
+// In the rank's own log.
+static void log_times(const struct step_metrics *step)
+{
+  if (step->ranks.own > 0)
+    rank_log_tell("step: %d  seconds: %.4g  work: %.4g", step->step, step->seconds,
+                  step->ranks.own);
+  else
+    rank_log_tell("step: %d  seconds: %.4g", step->step, step->seconds);
+}
+
+static void tell_step(const struct step_metrics *step)
+{
+  erase_bar();
+  if (!run.silent) print_metrics(step);
+  write_metrics(step);
+  warn_of_nan(step);
+}
+
 void metrics_step(int t)
 {
-  if (!tells()) return;
+  if (!tells() && !run.options->stragglers && !rank_log_is_open()) return;
   bool is_reported = t % run.options->log_every == 0 || t == run.last;
   if (program->loss >= 0 && is_reported) {
     struct step_metrics step = measure(t);
-    erase_bar();
-    if (!run.silent) print_metrics(&step);
-    write_metrics(&step);
-    warn_of_nan(&step);
+    if (tells()) tell_step(&step);
+    log_times(&step);
     run.reported = t;
     run.since = seconds_now();
-    flush_now_and_then(run.since, t);
+    if (tells()) flush_now_and_then(run.since, t);
   }
   if (run.bar && t < run.last) draw_bar(t, seconds_now());
 }
@@ -467,11 +497,13 @@ void metrics_pause(void)
   erase_bar();
   target_wait();
   run.paused = seconds_now();
+  rank_times_pause();
 }
 
 void metrics_resume(void)
 {
   double idle = seconds_now() - run.paused;
+  rank_times_resume();
   run.begun += idle;
   run.since += idle;
 }
@@ -490,6 +522,7 @@ void metrics_end(int t)
 
 bool metrics_close(struct failure *why)
 {
+  rank_times_close();
   if (run.file && fclose(run.file) != 0) lose(run.options->metrics, run.last);
   run.file = NULL;
   if (run.events && fclose(run.events) != 0) lose(run.events_name, run.last);

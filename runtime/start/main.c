@@ -16,6 +16,7 @@
 #include "base/open_input.h"
 #include "base/options.h"
 #include "base/program.h"
+#include "base/rank_log.h"
 #include "base/target.h"
 #include "checkpoint/across_ranks.h"
 #include "data/batches.h"
@@ -434,6 +435,8 @@ int main(int argc, char **argv)
     if (me.rank == 0) complain(&why);
     return WRONG_USAGE;
   }
+  if (options.stragglers) target_measure_work();
+  if (known && options.logs) known = rank_log_open(options.logs, me.rank, &why);
   if (known) neighbours_start(&me);
   if (known) watch_start(options.deadline);
   if (!known || !has_stack(&why) || !target_start(&me, &why)) {
@@ -452,5 +455,6 @@ int main(int argc, char **argv)
   ema_close();
   target_stop();
   watch_stop();
+  rank_log_close();
   return status;
 }

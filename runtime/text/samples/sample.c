@@ -249,8 +249,14 @@ static json_t *with_answer(const json_t *object, const json_t *answer, size_t co
   bool ok = one && json_object_del(one, "chosen") == 0 && json_object_del(one, "rejected") == 0;
   const bool has_prompt = prompt && json_is_array(prompt) == json_is_array(answer);
   if (ok && prompt && !has_prompt) ok = json_object_del(one, "prompt") == 0;
-  if (ok && (has_prompt || !json_is_array(answer))) {
+  if (ok && (has_prompt || common == 0)) {
     ok = json_object_set(one, has_prompt ? "completion" : "text", (json_t *)answer) == 0;
+  } else if (ok && json_is_string(answer)) {
+    const char *text = json_string_value(answer);
+    first = json_stringn_nocheck(text, common);
+    rest = json_stringn_nocheck(text + common, json_string_length(answer) - common);
+    ok = first && rest && json_object_set(one, "prompt", first) == 0 &&
+         json_object_set(one, "completion", rest) == 0;
   } else if (ok) {
     first = json_array();
     rest = json_array();
@@ -267,6 +273,25 @@ static json_t *with_answer(const json_t *object, const json_t *answer, size_t co
   return NULL;
 }
 
+// What two answers begin with, where the line says no prompt of their kind: so many messages, or
+// bytes of whole letters, without a blank at their end. Something is left of both.
+static size_t common_of(const json_t *a, const json_t *b)
+{
+  size_t common = 0;
+  if (json_is_array(a)) {
+    while (common + 1 < json_array_size(a) && common + 1 < json_array_size(b) &&
+           json_equal(json_array_get(a, common), json_array_get(b, common)))
+      common++;
+    return common;
+  }
+  const char *text = json_string_value(a), *other = json_string_value(b);
+  while (common + 1 < json_string_length(a) && common + 1 < json_string_length(b) &&
+         text[common] == other[common])
+    common++;
+  while (common > 0 && (text[common] & 0xc0) == 0x80) common--;
+  return common > 0 && text[common - 1] == ' ' ? common - 1 : common;
+}
+
 static bool of_pair(const struct sampling_rules *by, const json_t *object, struct sample to[2],
                     struct failure *why)
 {
@@ -276,11 +301,12 @@ static bool of_pair(const struct sampling_rules *by, const json_t *object, struc
   if (!lists && !(json_is_string(answers[0]) && json_is_string(answers[1])))
     return failed(why,
                   "it has no \"chosen\" with \"rejected\", two texts or two lists of messages");
-  size_t common = 0;
-  const size_t n = json_array_size(answers[0]), m = json_array_size(answers[1]);
-  while (lists && common + 1 < n && common + 1 < m &&
-         json_equal(json_array_get(answers[0], common), json_array_get(answers[1], common)))
-    common++;
+  const json_t *prompt = json_object_get(object, "prompt");
+  const size_t common = common_of(answers[0], answers[1]);
+  if (json_is_array(prompt) && !lists)
+    return failed(why, "its \"prompt\" is a list of messages, and its answers are texts");
+  if (lists && !json_is_array(prompt) && common == 0)
+    return failed(why, "its answers begin with unlike messages, so that they have no prompt");
   bool ok = true;
   for (int i = 0; ok && i < 2; i++) {
     json_t *one = with_answer(object, answers[i], common);
@@ -290,9 +316,24 @@ static bool of_pair(const struct sampling_rules *by, const json_t *object, struc
   return ok;
 }
 
-// Reads the line and calls one of the two.
+static bool of_rated(const struct sampling_rules *by, const json_t *object, struct sample *to,
+                     bool *is_good, struct failure *why)
+{
+  const json_t *label = json_object_get(object, "label");
+  const bool is_number =
+      json_is_integer(label) && (json_integer_value(label) == 0 || json_integer_value(label) == 1);
+  if (!json_object_get(object, "prompt") || !json_object_get(object, "completion") ||
+      !(json_is_boolean(label) || is_number))
+    return failed(why, "it has no \"prompt\" with \"completion\" and \"label\", true or false");
+  if (by->learns_all) return failed(why, "--learn all: a rated answer is learned, and no prompt");
+  *is_good = json_is_true(label) || (is_number && json_integer_value(label) == 1);
+  return of_object(by, object, to, why);
+}
+
+// Reads the line and calls one of the three: rating is of that for rated ones, else NULL.
 static bool of_line(const struct sampling_rules *by, const char *line, size_t length,
-                    const char *where, struct sample *to, bool is_pair, struct failure *why)
+                    const char *where, struct sample *to, bool is_pair, bool *rating,
+                    struct failure *why)
 {
   json_error_t error;
   struct failure reason = {""};
@@ -304,7 +345,9 @@ static bool of_line(const struct sampling_rules *by, const char *line, size_t le
     ok = failed(why, "%s: %s%s", where,
                 object ? "it is no JSON object" : "not JSON: ", object ? "" : error.text);
   else
-    ok = (is_pair ? of_pair(by, object, to, &reason) : of_object(by, object, to, &reason)) ||
+    ok = (rating    ? of_rated(by, object, to, rating, &reason)
+          : is_pair ? of_pair(by, object, to, &reason)
+                    : of_object(by, object, to, &reason)) ||
          failed(why, "%s: %s", where, reason.text);
   json_decref(object);
   return ok;
@@ -314,14 +357,21 @@ bool sample_of_line(const struct sampling_rules *by, const char *line, size_t le
                     const char *where, struct sample *to, struct failure *why)
 {
   *to = (struct sample){0};
-  return of_line(by, line, length, where, to, false, why);
+  return of_line(by, line, length, where, to, false, NULL, why);
 }
 
 bool pair_of_line(const struct sampling_rules *by, const char *line, size_t length,
                   const char *where, struct sample to[2], struct failure *why)
 {
   to[0] = to[1] = (struct sample){0};
-  return of_line(by, line, length, where, to, true, why);
+  return of_line(by, line, length, where, to, true, NULL, why);
+}
+
+bool rated_of_line(const struct sampling_rules *by, const char *line, size_t length,
+                   const char *where, struct sample *to, bool *is_good, struct failure *why)
+{
+  *to = (struct sample){0};
+  return of_line(by, line, length, where, to, false, is_good, why);
 }
 
 void sample_free(struct sample *s)

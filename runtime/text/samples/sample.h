@@ -39,9 +39,14 @@ void sample_free(struct sample *s);
 // The two samples of a line with a better and a worse answer:
 //   {"prompt": , "chosen": , "rejected": }  texts, or lists of messages, without "prompt" or with
 //   it
-// Without a prompt of their kind two lists have one prompt: the messages that they begin with. As
-// sample_of_line.
+// Without a prompt of their kind both have one prompt: the messages, or the text, that they begin
+// with. As sample_of_line.
 bool pair_of_line(const struct sampling_rules *by, const char *line, size_t length,
                   const char *where, struct sample to[2], struct failure *why);
+
+// The sample of a line with an answer that is good or bad, {"prompt": , "completion": , "label":
+// true}. As sample_of_line.
+bool rated_of_line(const struct sampling_rules *by, const char *line, size_t length,
+                   const char *where, struct sample *to, bool *is_good, struct failure *why);
 
 #endif

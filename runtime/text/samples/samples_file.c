@@ -29,6 +29,7 @@ struct work {
   size_t line;             // of all files, counted from 0
   int32_t *input, *target; // of all lines
   uint32_t *length;        // of each line: its tokens; 0: nothing is learned
+  int32_t *rating;         // of each line
   struct counts *counts;   // of each worker; memory that they share
 };
 
@@ -74,9 +75,15 @@ static bool take_line(void *to, const char *line, size_t length, const char *whe
   const size_t at = w->line++, rows = (size_t)w->f->rows;
   bool learns = true;
   if (at % (size_t)w->workers != (size_t)w->worker) return true;
-  bool ok = rows == 2 ? pair_of_line(w->f->rules, line, length, where, samples, why)
-                      : sample_of_line(w->f->rules, line, length, where, samples, why);
-  for (size_t i = 0; ok && i < rows; i++) {
+  bool ok, is_good = false;
+  if (w->f->rating)
+    ok = rated_of_line(w->f->rules, line, length, where, samples, &is_good, why);
+  else if (rows == 2)
+    ok = pair_of_line(w->f->rules, line, length, where, samples, why);
+  else
+    ok = sample_of_line(w->f->rules, line, length, where, samples, why);
+  w->rating[at] = is_good;
+  for (size_t i = 0; ok && i < (w->f->rating ? 1 : rows); i++) {
     ok = fits_vocabulary(w, &samples[i].ids, where, why);
     learns = ok && put(w, &samples[i], at * rows + i) && learns;
   }
@@ -149,6 +156,30 @@ static bool run(struct work *w, struct failure *why)
   return ok;
 }
 
+// The second row of each of these samples: its prompt, and behind it the answer of the one before
+// it; of the first, that of the last.
+static void exchange(const struct work *w, size_t first, size_t n)
+{
+  const long sequence = w->f->sequence;
+  const size_t row = 2 * (size_t)sequence;
+  for (size_t i = first; i < first + n; i++) {
+    const size_t other = i > first ? i - 1 : first + n - 1;
+    int32_t *input = w->input + i * row, *target = w->target + i * row;
+    const int32_t *from = w->target + other * row;
+    long at = 0, k = 0;
+    while (target[at] == IGNORED) at++;
+    while (from[k] == IGNORED) k++;
+    for (long t = 0; t < sequence; t++) {
+      input[sequence + t] = t <= at ? input[t] : w->f->pad;
+      target[sequence + t] = IGNORED;
+    }
+    for (; at < sequence && k < sequence && from[k] != IGNORED; at++, k++) {
+      target[sequence + at] = from[k];
+      if (at + 1 < sequence) input[sequence + at + 1] = from[k];
+    }
+  }
+}
+
 // Moves the samples that stay together.
 static void close_up(const struct work *w, size_t lines)
 {
@@ -158,9 +189,15 @@ static void close_up(const struct work *w, size_t lines)
     if (!w->length[i]) continue;
     memmove(w->input + kept * row, w->input + i * row, row * sizeof *w->input);
     memmove(w->target + kept * row, w->target + i * row, row * sizeof *w->target);
+    w->rating[kept] = w->rating[i];
     kept++;
   }
+  for (size_t i = 0, n; w->f->rating && i < kept; i += n) {
+    n = kept - i < (size_t)w->f->batch ? kept - i : (size_t)w->f->batch;
+    exchange(w, i, n);
+  }
   memmove(w->input + kept * row, w->target, kept * row * sizeof *w->target);
+  if (w->f->rating) memcpy(w->input + 2 * kept * row, w->rating, kept * sizeof *w->rating);
 }
 
 // The header has its length, so that the data can be written first. A plan's names have at most 255
@@ -176,6 +213,10 @@ static void put_header(const struct samples_file *f, char *at, size_t samples)
     n += snprintf(text + n, sizeof text - (size_t)n,
                   "%s\"%s\":{\"dtype\":\"I32\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
                   i ? "," : "{", names[i], shape, i * bytes, (i + 1) * bytes);
+  if (f->rating)
+    n += snprintf(text + n, sizeof text - (size_t)n,
+                  ",\"%s\":{\"dtype\":\"I32\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]}",
+                  f->rating, samples, 2 * bytes, 2 * bytes + samples * sizeof(int32_t));
   n += snprintf(text + n, sizeof text - (size_t)n, "}");
   const uint64_t length = HEAD - sizeof length;
   memcpy(at, &length, sizeof length);
@@ -245,6 +286,7 @@ static void tell(const struct work *w, size_t lines, size_t kept, size_t packed)
   fprintf(stderr, "%s%s: %zu %s, %" PRIu64 " tokens, %" PRIu64 " of them learned", w->f->files[0],
           w->f->files[1] ? " and more" : "", kept,
           w->f->ends        ? "texts"
+          : w->f->rating    ? "rated answers"
           : w->f->rows == 2 ? "pairs"
                             : "samples",
           all.tokens, all.learned);
@@ -254,12 +296,18 @@ static void tell(const struct work *w, size_t lines, size_t kept, size_t packed)
   fprintf(stderr, "\n");
 }
 
+// The bytes of a file of so many lines that is not packed.
+static size_t bytes_of(const struct samples_file *f, size_t lines)
+{
+  const size_t values = (size_t)(2 * f->rows * f->sequence + (f->rating != NULL));
+  return HEAD + lines * values * sizeof(int32_t);
+}
+
 // Fills the new file.
 static bool fill(const struct samples_file *f, int fd, const char *path, size_t lines,
                  struct failure *why)
 {
-  const size_t values = lines * (size_t)(f->rows * f->sequence),
-               bytes = HEAD + 2 * values * sizeof(int32_t);
+  const size_t values = lines * (size_t)(f->rows * f->sequence), bytes = bytes_of(f, lines);
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   const int workers = cores < 1 ? 1 : cores > MOST_WORKERS ? MOST_WORKERS : (int)cores;
   if (posix_fallocate(fd, 0, (off_t)bytes) != 0)
@@ -268,8 +316,9 @@ static bool fill(const struct samples_file *f, int fd, const char *path, size_t 
   struct work w = {.f = f,
                    .workers = workers,
                    .length = shared((lines + 1) * sizeof *w.length),
+                   .rating = shared((lines + 1) * sizeof *w.rating),
                    .counts = shared((size_t)workers * sizeof *w.counts)};
-  bool ok = (at != MAP_FAILED && w.length && w.counts) ||
+  bool ok = (at != MAP_FAILED && w.length && w.rating && w.counts) ||
             failed(why, "%s: out of memory for %zu samples", path, lines);
   size_t kept = 0, packed = 0;
   if (ok) {
@@ -288,10 +337,10 @@ static bool fill(const struct samples_file *f, int fd, const char *path, size_t 
   if (ok) tell(&w, lines, kept, packed);
   if (at != MAP_FAILED) munmap(at, bytes);
   if (w.length) munmap(w.length, (lines + 1) * sizeof *w.length);
+  if (w.rating) munmap(w.rating, (lines + 1) * sizeof *w.rating);
   if (w.counts) munmap(w.counts, (size_t)workers * sizeof *w.counts);
-  const off_t size = (off_t)(HEAD + 2 * kept * (size_t)(f->rows * f->sequence) * sizeof(int32_t));
-  return ok &&
-         (f->ends || ftruncate(fd, size) == 0 || failed(why, "%s: %s", path, strerror(errno)));
+  return ok && (f->ends || ftruncate(fd, (off_t)bytes_of(f, kept)) == 0 ||
+                failed(why, "%s: %s", path, strerror(errno)));
 }
 
 bool samples_write(const struct samples_file *f, struct failure *why)

@@ -2,9 +2,10 @@
 // A program of its own, beside the ranks of a training on tokens: it makes samples of conversations
 // and texts. run.sh calls it for --data FILE.jsonl.
 //
-//   text_data TOKENIZER answers|all ROWS SEQUENCE VOCABULARY INPUT TARGET ENDS TO FILE...
+//   text_data TOKENIZER answers|all ROWS SEQUENCE VOCABULARY INPUT TARGET ENDS RATING BATCH TO
+//   FILE...
 //
-// ENDS: "-": samples are not packed.
+// ENDS: "-": samples are not packed. RATING: "-": lines have no rating.
 #include <stdlib.h>
 #include <string.h>
 #include "base/json_memory.h"
@@ -12,7 +13,20 @@
 #include "text/chat/settings.h"
 #include "text/samples/samples_file.h"
 
-enum { TOKENIZER = 1, LEARN, ROWS, SEQUENCE, VOCABULARY, INPUT, TARGET, ENDS, TO, FILES };
+enum {
+  TOKENIZER = 1,
+  LEARN,
+  ROWS,
+  SEQUENCE,
+  VOCABULARY,
+  INPUT,
+  TARGET,
+  ENDS,
+  RATING,
+  BATCH,
+  TO,
+  FILES
+};
 
 // The text of the token that ends a turn.
 static char *turn_end(const struct tokenizer *t, const struct chat *c)
@@ -53,6 +67,9 @@ static bool make(char **argv, struct failure *why)
                                       .input = argv[INPUT],
                                       .target = argv[TARGET],
                                       .ends = strcmp(argv[ENDS], "-") == 0 ? NULL : argv[ENDS],
+                                      .rating =
+                                          strcmp(argv[RATING], "-") == 0 ? NULL : argv[RATING],
+                                      .batch = strtol(argv[BATCH], NULL, 10),
                                       .to = argv[TO],
                                       .rows = strtol(argv[ROWS], NULL, 10),
                                       .sequence = strtol(argv[SEQUENCE], NULL, 10),

@@ -107,6 +107,7 @@ with_nvcc links llama_bf16 plans/llama3.lua dp=2 tp=2 dtype=bfloat16 clip=1
 with_nvcc compiles llama_tf32 plans/llama3.lua tp=4 dtype=tf32 checkpoint=layer
 for plan in gpt2 gemma bert resnet $(more echo causal_lm qwen phi3 gpt_neox falcon vit); do with_nvcc compiles $plan plans/$plan.lua dp=2 tp=2; done
 more with_nvcc compiles dpo plans/dpo.lua dp=2 tp=2 lora=4
+more with_nvcc compiles kto plans/kto.lua dp=2 tp=2 lora=4
 more with_nvcc compiles reward plans/reward.lua dp=2 tp=2
 more with_nvcc compiles distill plans/distill.lua lora=4 weight_dtype=nf4 teacher_dtype=int8 tp=2
 more with_nvcc compiles moe plans/moe.lua dp=2 ep=2 tp=2
@@ -125,6 +126,6 @@ with_nvcc compiles moves1 tests/plans/redistributions/pairs.lua mesh=3 shape=7x5
 more with_nvcc compiles moves2 tests/plans/redistributions/pairs.lua mesh=2x2 shape=4x6 every=17 through=bfloat16
 with_nvcc compiles bfloat16 tests/equal/bfloat16.lua dp=2 tp=2
 all_are_done
-[ "$(ls plans/*.lua | wc -l)" -eq 20 ] || fail "there are other plans in plans/ than this script compiles"
+[ "$(ls plans/*.lua | wc -l)" -eq 21 ] || fail "there are other plans in plans/ than this script compiles"
 cat "$WORK"/*.log
 finish "plans for $((${#all[@]} / 2)) architectures, $(wc -w <<< "$families") families of operators, and moves, with $nvcc"
