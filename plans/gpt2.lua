@@ -23,13 +23,13 @@ local args = settings({shared.files,
     {"attention_dropout", 0, "dropout of attention's weights, attn_pdrop of the file", type = "number"},
     {"tied", true},
   },
-  shared.mesh, shared.sp, shared.adapters("c_attn"), shared.text, shared.training,
+  shared.documents, shared.mesh, shared.sp, shared.adapters("c_attn"), shared.text, shared.training,
 }, known)
 local dim, n_layers, n_heads, hidden, vocab = args.dim, args.n_layers, args.n_heads, args.hidden, args.vocab
 local positions, seq, eps, dropout, tied = args.positions, args.seq, args.eps, args.dropout, args.tied
 local embed_dropout, attention_dropout = args.embed_dropout, args.attention_dropout
 local p = parallel.open(args)
-local sp = args.sp
+local sp, has_documents = args.sp, args.documents or args.packed
 
 -- ------------------------------------------------------------------------------------- the model
 
@@ -41,11 +41,11 @@ end
 
 local Attention = nn.module("Attention", function(self)
   self.c_attn, self.c_proj = conv1d(3 * dim, dim, INNER), conv1d(dim, dim, LAST)
-  function self:forward(x)
+  function self:forward(x, documents)
     local q, k, v = self.c_attn(x):chunk(3, -1)
     local function heads(y) return attention.split(y, dim // n_heads) end
     local y = F.scaled_dot_product_attention(heads(q), heads(k), heads(v),
-      {is_causal = true, dropout_p = attention_dropout})
+      {is_causal = true, dropout_p = attention_dropout, documents = documents})
     return self.c_proj(attention.join(y))
   end
 end)
@@ -58,8 +58,8 @@ end)
 local Block = nn.module("Block", function(self)
   self.ln_1, self.ln_2 = nn.LayerNorm(dim, {eps = eps}), nn.LayerNorm(dim, {eps = eps})
   self.attn, self.mlp, self.drop = Attention(), MLP(), nn.Dropout(dropout)
-  function self:forward(x)
-    x = x + self.drop(self.attn(self.ln_1(x)))
+  function self:forward(x, documents)
+    x = x + self.drop(self.attn(self.ln_1(x), documents))
     return x + self.drop(self.mlp(self.ln_2(x)))
   end
 end)
@@ -72,8 +72,10 @@ local GPT2 = nn.module("GPT2", function(self)
   self.ln_f = nn.LayerNorm(dim, {eps = eps})
   self.lm_head = tied and attention.Tied() or nn.Linear(dim, vocab, {bias = false})
   function self:forward(ids)
-    local x = self.drop(self.wte(ids) + self.wpe(ids:positions()))
-    for _, block in ipairs(self.h) do x = block(x) end
+    local places, documents = ids:positions(), nil
+    if has_documents then documents, places = ids:documents() end -- positions begin anew in each document
+    local x = self.drop(self.wte(ids) + self.wpe(places))
+    for _, block in ipairs(self.h) do x = block(x, documents) end
     x = self.ln_f(x)
     if tied then return self.lm_head(x, self.wte.weight) end
     return self.lm_head(x)
@@ -85,14 +87,16 @@ end)
 -- With sp the norms, dropout and what lies between the products are cut along the sequence: all of it is gathered
 -- for the first product of attention and of the feed-forward network, and the sum after the last one is cut again.
 local cut = sp and Shard(1) or Replicate()
-local function gathered() return sp and PrepareModuleInput{input_layouts = Shard(1), desired_input_layouts = Replicate()} or nil end
+local function gathered(...)
+  return sp and PrepareModuleInput{input_layouts = {Shard(1), ...}, desired_input_layouts = {Replicate(), ...}} or nil
+end
 local model = parallelize(GPT2(), p.mesh.tp, {
   wte = Rowwise{output_layouts = cut},
   ln_f = sp and SequenceParallel() or nil,
   lm_head = attention.output(tied, cut),
   ["h.*"] = {
     ln_1 = sp and SequenceParallel() or nil, ln_2 = sp and SequenceParallel() or nil,
-    attn = gathered(), mlp = gathered(),
+    attn = gathered(has_documents and false or nil), mlp = gathered(),
     ["attn.c_attn"] = Colwise{parts = 3}, ["attn.c_proj"] = Rowwise{output_layouts = cut},
     ["mlp.c_fc"] = Colwise(), ["mlp.c_proj"] = Rowwise{output_layouts = cut},
   },
@@ -103,4 +107,5 @@ p.context(model)
 p.shard(model, {model.wte, model.wpe}, model.h, {model.ln_f, model.lm_head})
 
 return train(training.next_token(args, p, model, vocab, seq,
-  training.prefixed("transformer.", {"wte.weight", "wpe.weight", "ln_f.*", "h.*.**"})))
+  training.prefixed("transformer.", {"wte.weight", "wpe.weight", "ln_f.*", "h.*.**"}),
+  {documents = args.documents, longest = args.longest}, args.packed))

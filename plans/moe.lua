@@ -59,7 +59,7 @@ local args = settings({
       type = "size"},
     {"places", false, "the metrics have the places of each expert of each layer"},
   },
-  shared.adapters("q_proj|v_proj"), shared.mesh, shared.async_tp, shared.text, shared.training,
+  shared.documents, shared.adapters("q_proj|v_proj"), shared.mesh, shared.async_tp, shared.text, shared.training,
 }, known)
 local dim, n_layers, n_heads, n_kv_heads, head_dim = args.dim, args.n_layers, args.n_heads, args.n_kv_heads, args.head_dim
 local vocab, seq = args.vocab, args.seq
@@ -70,6 +70,7 @@ if dense >= n_layers then
 end
 local theta, eps, tied = args.theta, args.eps, args.tied
 local norms, window, aux_loss = args.norms, args.window, args.aux_loss
+local has_documents = args.documents or args.packed
 local p = parallel.open(args)
 
 -- Over how many samples the load balancing loss takes its means: nil, all of the step. A step in micro-batches cannot
@@ -101,7 +102,7 @@ local Attention = nn.module("Attention", function(self)
   self.q_proj, self.k_proj = linear(dim, n_heads * head_dim), linear(dim, n_kv_heads * head_dim)
   self.v_proj, self.o_proj = linear(dim, n_kv_heads * head_dim), linear(n_heads * head_dim, dim)
   self.q_norm, self.k_norm = head_norm(n_heads), head_norm(n_kv_heads)
-  function self:forward(x, cos, sin)
+  function self:forward(x, cos, sin, documents)
     local function heads(y, norm)
       if norms == "whole" then return attention.split(norm(y), head_dim) end
       return norm(attention.split(y, head_dim))
@@ -109,7 +110,7 @@ local Attention = nn.module("Attention", function(self)
     local q, k = heads(self.q_proj(x), self.q_norm):rotary(cos, sin), heads(self.k_proj(x), self.k_norm):rotary(cos, sin)
     local v = attention.repeated(attention.split(self.v_proj(x), head_dim), times)
     k = attention.repeated(k, times)
-    local y = F.scaled_dot_product_attention(q, k, v, {is_causal = true, enable_gqa = true, window = window})
+    local y = F.scaled_dot_product_attention(q, k, v, {is_causal = true, enable_gqa = true, window = window, documents = documents})
     return self.o_proj(attention.join(y))
   end
 end)
@@ -138,8 +139,8 @@ local Layer = nn.module("Layer", function(self, i)
   self.post_attention_layernorm = nn.RMSNorm(dim, {eps = eps})
   self.self_attn = attention_of_layer()
   self.mlp = i < dense and Dense() or experts_of_layer()
-  function self:forward(x, cos, sin)
-    x = x + self.self_attn(self.input_layernorm(x), cos, sin)
+  function self:forward(x, cos, sin, documents)
+    x = x + self.self_attn(self.input_layernorm(x), cos, sin, documents)
     local y, load = self.mlp(self.post_attention_layernorm(x))
     return x + y, load
   end
@@ -166,8 +167,13 @@ local Model = nn.module("Model", function(self)
   function self:forward(ids)
     local cos, sin = F.rotary_tables(seq, rotated, theta, known.scaling)
     local x, loads, load = attention.padded(self.embed_tokens(ids), ids, args.pad), {}, nil
+    local documents, places
+    if has_documents then -- positions begin anew in each document
+      documents, places = ids:documents()
+      cos, sin = F.embedding(places, cos):unsqueeze(1), F.embedding(places, sin):unsqueeze(1)
+    end
     for _, layer in ipairs(self.layers) do
-      x, load = layer(x, cos, sin)
+      x, load = layer(x, cos, sin, documents)
       loads[#loads + 1] = load
     end
     x = self.norm(x)
@@ -194,7 +200,7 @@ local model = parallelize(Model(), p.mesh.tp, {
   lm_head = attention.output(tied),
   ["layers.*"] = {
     input_layernorm = SequenceParallel(), post_attention_layernorm = SequenceParallel(),
-    self_attn = PrepareModuleInput{desired_input_layouts = {Replicate(), false, false}},
+    self_attn = PrepareModuleInput{desired_input_layouts = {Replicate(), false, false, has_documents and false or nil}},
   },
   ["layers.*.self_attn"] = attention_styles(),
 }, {async_tp = args.async_tp})
@@ -256,7 +262,7 @@ end
 
 return train(training.options(args, p, {
   model = model,
-  batch = training.next_token_batch(args, p, vocab, seq),
+  batch = training.next_token_batch(args, p, vocab, seq, {documents = args.documents, longest = args.longest}, args.packed),
   loss = function(output, batch)
     local loss = training.next_token_loss(output.logits, batch)
     if aux_loss == 0 then return loss end

@@ -359,7 +359,6 @@ local function check(c, documents)
   if c.router_loss then error("output_router_logits adds the router's loss; plans/moe.lua has it, by -D aux_loss=") end
   local scaling = c.rotary and c.rotary.scaling and c.rotary.scaling.rope_type
   c.documents = documents
-  if c.documents and c.latent then error("documents are not there with the latent attention of DeepSeek") end
   if c.documents and (scaling == "longrope" or scaling == "dynamic") then
     error("rope_type '" .. scaling .. "' depends on the length of each sequence: it is not there with documents")
   end

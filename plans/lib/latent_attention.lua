@@ -31,7 +31,8 @@ function M.class(c, linear)
     self.o_proj = linear(c.n_heads * l.value, c.dim)
 
     local function rotated(x, cos, sin) return x:rotary(cos, sin, {pairs = l.pairs}) end
-    function self:forward(x, cos, sin)
+    function self:forward(x, cos, sin, documents)
+      how.documents = documents
       local q = l.queries and self.q_b_proj(self.q_a_layernorm(self.q_a_proj(x))) or self.q_proj(x)
       q = attention.split(q, size)
       local latent = self.kv_a_proj_with_mqa(x)

@@ -106,14 +106,23 @@ trains 0 --data chat.jsonl --tokens bytes
 for i in 1 2 3 4 5 6 7 8 9; do
   echo '{"prompt": "Count to '$i':", "completion": "'$(seq -s ', ' 1 $i)'"}'
 done > short.jsonl
-learns() { # NAME SAMPLES ARGUMENTS...
-  "$TPGEN" "$root/plans/llama3.lua" -o "$1" -D vocab=4000 -D seq=64 -D dim=16 -D n_heads=2 -D n_kv_heads=2 -D steps=2 -D lr=0.01 "${@:3}" > said 2>&1 &&
+learns() { # NAME PLAN SAMPLES ARGUMENTS...
+  "$TPGEN" "$root/plans/$2.lua" -o "$1" "${sizes[@]}" -D seq=64 -D steps=2 -D lr=0.01 "${@:4}" > said 2>&1 &&
     timeout 100 "$1/run.sh" --data short.jsonl --tokenizer hermes --metrics "$1.jsonl" > said 2>&1 < /dev/null || fail "$1: $(tail -n 3 said)"
-  says "$2"
+  says "$3"
   losses_of "$1.jsonl" > "$1.losses"
 }
-learns padded "9 samples" -D masked=true -D batch=9
-learns together "9 texts" -D packed=true -D batch=4 -D tp=2
-says "packed into 4 samples"
-same_losses packed together.losses padded.losses 5e-7
+packs() { # PLAN ARGUMENTS...
+  learns "padded.$1" "$1" "9 samples" -D masked=true -D batch=9 "${@:2}"
+  learns "together.$1" "$1" "9 texts" -D packed=true -D batch=4 -D tp=2 "${@:2}"
+  says "packed into 4 samples"
+  same_losses "packed, $1" "together.$1.losses" "padded.$1.losses" 5e-7
+}
+sizes=(-D vocab=4000 -D dim=16 -D n_heads=2)
+packs llama3 -D n_kv_heads=2
+in_ci packs gpt2 -D sp=true -D tied=false
+in_ci packs moe -D n_kv_heads=2
+sed 's/"vocab_size": 96/"vocab_size": 4000/' "$golden/families/deepseek_v3/config.json" > deepseek.json
+sizes=(-D config=deepseek.json)
+in_ci packs causal_lm
 finish "conversations, prompts with completions and texts are samples, as transformers makes them"
