@@ -120,7 +120,7 @@ static bool fill_tensor(const struct members *members, const struct kept *kept,
   // A rank of another stage of a pipeline has neither.
   const bool makes = !as_is && tables && program->tensors[tables->row].here[0] > 0;
   struct drawn drawn = {0};
-  bool ok = kept || elements == 0 || draw_begin(&drawn, m, why);
+  bool ok = kept || (elements == 0 && !makes) || draw_begin(&drawn, m, why);
   ok = ok && (!makes || make_tables(kept, &drawn, m, tables, stage, &nested, why));
   char *memory = table_memory(m);
   for (size_t from = 0, count; ok && from < elements; from += count) {
