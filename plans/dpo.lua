@@ -19,18 +19,13 @@ local preference, training = require "lib.preference", require "lib.training"
 local c = args.config and families.read(args.config) or families.small{model_type = "llama"}
 local args = causal_lm.settings(c, {"n_layers", "seq", "pad"}, {}, 1024, {preference.settings, preference.pair_settings})
 local p, model, names = causal_lm.build(c, args)
-local adapters, writes = args.lora ~= nil and args.reference ~= "write", args.reference == "write"
-if args.reference == "adapters" and not args.lora then error("reference=adapters: there are none without lora") end
-local batch = preference.batch(p, c.vocab, c.seq, not adapters and not writes)
+local said_by = preference.reference(args)
+local batch = preference.batch(p, c.vocab, c.seq, said_by == "file")
+if said_by == "write" then return preference.writer(args, model, batch, names) end
 
-if writes then
-  return infer{model = model, batch = batch, names = names, seed = args.seed, outputs = function(model, batch)
-    return {reference = (preference.log_probs(model(preference.samples(batch.input)), batch.target))}
-  end}
-end
 local function forward(model, batch)
   local policy, tokens = preference.log_probs(model(preference.samples(batch.input)), batch.target)
-  local reference = adapters
+  local reference = said_by == "adapters"
     and preference.log_probs(without_adapters(model, preference.samples(batch.input)), batch.target) or batch.reference
   local loss, rewards = preference.of_pairs(args, policy, reference, tokens)
   local better = policy:select(1, 0):sum() / tokens:select(1, 0):sum()

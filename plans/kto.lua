@@ -20,23 +20,17 @@ local preference, training = require "lib.preference", require "lib.training"
 local c = args.config and families.read(args.config) or families.small{model_type = "llama"}
 local args = causal_lm.settings(c, {"n_layers", "seq", "pad"}, {}, 1024, {preference.settings, preference.rated_settings})
 local p, model, names = causal_lm.build(c, args)
-local adapters, writes = args.lora ~= nil and args.reference ~= "write", args.reference == "write"
-if args.reference == "adapters" and not args.lora then error("reference=adapters: there are none without lora") end
-local batch = preference.batch(p, c.vocab, c.seq, not adapters and not writes, true)
+local said_by = preference.reference(args)
+local batch = preference.batch(p, c.vocab, c.seq, said_by == "file", true)
+if said_by == "write" then return preference.writer(args, model, batch, names) end
 
-if writes then
-  return infer{model = model, batch = batch, names = names, seed = args.seed, outputs = function(model, batch)
-    return {reference = (preference.log_probs(model(preference.samples(batch.input)), batch.target))}
-  end}
-end
 -- Of one row of the batch: 0, the answer, or 1, that of another prompt.
 local function log_probs(of, batch, row)
-  local each = F.cross_entropy(of(batch.input:select(1, row)), batch.target:select(1, row), {dim = -1, reduction = "none"})
-  return -each:sum(-1)
+  return preference.sums(of(batch.input:select(1, row)), batch.target:select(1, row))
 end
 local function forward(model, batch)
   local function reference(row)
-    if not adapters then return batch.reference:select(1, row) end
+    if said_by == "file" then return batch.reference:select(1, row) end
     return log_probs(function(x) return without_adapters(model, x) end, batch, row)
   end
   local divergence = 0

@@ -28,6 +28,12 @@ M.rated_settings = {
   {"bad", 1, "the weight of bad answers' loss", type = "number"},
 }
 
+-- What says how probable the answers were: "adapters", the model without them; "file"; or "write", this program.
+function M.reference(args)
+  if args.reference == "adapters" and not args.lora then error("reference=adapters: there are none without lora") end
+  return args.reference == "file" and args.lora and "adapters" or args.reference
+end
+
 -- The batch, cut over the ranks that share it. with_reference: it has an input for what the reference says; rated: single answers.
 function M.batch(p, vocab, seq, with_reference, rated)
   if p.cp > 1 then error("pairs are not cut along their sequences: leave out cp") end
@@ -41,11 +47,22 @@ end
 -- The tokens of both answers as samples of their own.
 function M.samples(x) return x:flatten(0, 1) end
 
--- The sums of the answers' log-probabilities, [pairs, 2], and how many tokens they have. logits: [2 pairs, tokens, vocab].
+-- The sums of the answers' log-probabilities, [samples]. logits: [samples, tokens, vocab].
+function M.sums(logits, labels)
+  return -F.cross_entropy(logits, labels, {dim = -1, reduction = "none"}):sum(-1)
+end
+
+-- Those of both answers, [pairs, 2], and how many tokens they have. logits: [2 pairs, tokens, vocab].
 function M.log_probs(logits, target)
   local labels = M.samples(target)
-  local each = F.cross_entropy(logits, labels, {dim = -1, reduction = "none"})
-  return -each:sum(-1):view(-1, 2), labels:ne(-100):float():sum(-1):view(-1, 2)
+  return M.sums(logits, labels):view(-1, 2), labels:ne(-100):float():sum(-1):view(-1, 2)
+end
+
+-- The program that writes what the model, as the reference, says of a batch.
+function M.writer(args, model, batch, names)
+  return infer{model = model, batch = batch, names = names, seed = args.seed, outputs = function(model, batch)
+    return {reference = (M.log_probs(model(M.samples(batch.input)), batch.target))}
+  end}
 end
 
 -- The loss of each pair, of sums of log-probabilities [pairs, 2], as TRL has it; and the rewards of both answers.
