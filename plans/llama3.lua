@@ -79,10 +79,6 @@ local loss_parallel = args.loss_parallel
 local eos = args.documents     -- the token that ends a document; nil: the text is one
 local has_documents = eos ~= nil or args.packed
 local longest = args.longest   -- the tokens of the longest document, if known
-local scales = known.scaling and known.scaling.rope_type
-if has_documents and (scales == "longrope" or scales == "dynamic") then
-  error("rope_type '" .. scales .. "' depends on the length of each sequence: it is not there with documents")
-end
 
 local p = parallel.open(args)
 local mesh, tp, dp, batch_size = p.mesh, p.tp, p.dp, p.batch
@@ -167,12 +163,12 @@ local Llama = nn.module("Llama", function(self)
   self.output = tied and Tied() or linear(dim, vocab, 1 / math.sqrt(dim))
 
   function self:forward(tokens)
-    local cos, sin = F.rotary_tables(tokens:positions(), head_dim, theta, hugging_face.scaling_of(known.scaling, seq))
-    local x, documents, places = attention.padded(self.tok_embeddings(tokens), tokens, args.pad)
-    if has_documents then -- positions begin anew in each document
+    local x, cos, sin, documents, places = attention.padded(self.tok_embeddings(tokens), tokens, args.pad)
+    if has_documents then
       documents, places = tokens:documents()
-      cos, sin = F.rotary_tables(seq, head_dim, theta, known.scaling)
-      cos, sin = F.embedding(places, cos):unsqueeze(1), F.embedding(places, sin):unsqueeze(1)
+      cos, sin = attention.tables_of_documents(places, seq, head_dim, theta, known.scaling)
+    else
+      cos, sin = F.rotary_tables(tokens:positions(), head_dim, theta, hugging_face.scaling_of(known.scaling, seq))
     end
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin, documents) end
     x = self.norm(x)

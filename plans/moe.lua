@@ -165,12 +165,13 @@ local Model = nn.module("Model", function(self)
   self.norm = nn.RMSNorm(dim, {eps = eps})
   self.lm_head = tied and attention.Tied() or linear(dim, vocab)
   function self:forward(ids)
-    local cos, sin = F.rotary_tables(seq, rotated, theta, known.scaling)
     local x, loads, load = attention.padded(self.embed_tokens(ids), ids, args.pad), {}, nil
-    local documents, places
-    if has_documents then -- positions begin anew in each document
+    local cos, sin, documents, places
+    if has_documents then
       documents, places = ids:documents()
-      cos, sin = F.embedding(places, cos):unsqueeze(1), F.embedding(places, sin):unsqueeze(1)
+      cos, sin = attention.tables_of_documents(places, seq, rotated, theta, known.scaling)
+    else
+      cos, sin = F.rotary_tables(seq, rotated, theta, known.scaling)
     end
     for _, layer in ipairs(self.layers) do
       x, load = layer(x, cos, sin, documents)

@@ -49,6 +49,16 @@ function M.rotate(x, cos, sin, pairs)
   return F.cat({rotate(x:narrow(-1, 0, rotated)), x:narrow(-1, rotated, size - rotated)}, -1)
 end
 
+-- The rotary tables of documents: positions begin anew in each. places: those of the tokens in their documents.
+function M.tables_of_documents(places, seq, size, theta, scaling)
+  local kind = scaling and scaling.rope_type
+  if kind == "longrope" or kind == "dynamic" then
+    error("rope_type '" .. kind .. "' depends on the length of each sequence: it is not there with documents")
+  end
+  local cos, sin = F.rotary_tables(seq, size, theta, scaling)
+  return F.embedding(places, cos):unsqueeze(1), F.embedding(places, sin):unsqueeze(1)
+end
+
 -- The window of layer i, counted from 0, by a config.json; nil: none. Mistral's is for all layers, Gemma 2's for
 -- every second one; Qwen's is off unless the file turns it on.
 function M.window(config, i)

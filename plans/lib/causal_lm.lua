@@ -190,11 +190,8 @@ local CausalLM = nn.module("CausalLM", function(self, c, p)
   local function tables(rotary, places)
     if not rotary then return nil, nil end
     local size = c.latent and c.latent.rope or math.floor(c.head_dim * (rotary.part or 1))
-    local scaling = hugging_face.scaling_of(rotary.scaling, c.seq)
-    if not c.documents then return F.rotary_tables(places, size, rotary.theta, scaling) end
-    -- Positions begin anew in each document.
-    local cos, sin = F.rotary_tables(c.seq, size, rotary.theta, scaling)
-    return F.embedding(places, cos):unsqueeze(1), F.embedding(places, sin):unsqueeze(1)
+    if c.documents then return attention.tables_of_documents(places, c.seq, size, rotary.theta, rotary.scaling) end
+    return F.rotary_tables(places, size, rotary.theta, hugging_face.scaling_of(rotary.scaling, c.seq))
   end
   function self:forward(ids)
     local places, documents = ids:positions(), nil
@@ -357,11 +354,7 @@ end
 local function check(c, documents)
   families.complete(c)
   if c.router_loss then error("output_router_logits adds the router's loss; plans/moe.lua has it, by -D aux_loss=") end
-  local scaling = c.rotary and c.rotary.scaling and c.rotary.scaling.rope_type
   c.documents = documents
-  if c.documents and (scaling == "longrope" or scaling == "dynamic") then
-    error("rope_type '" .. scaling .. "' depends on the length of each sequence: it is not there with documents")
-  end
 end
 
 local function shard(c, p, model)
