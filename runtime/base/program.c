@@ -22,7 +22,7 @@ bool keeps_average(void)
 
 OF_MODEL const struct place *pending;
 #ifndef TPGEN_CUDA
-OF_MODEL double waiting_since, seconds_waited;
+OF_MODEL struct waits rank_waits;
 #endif
 OF_MODEL int pending_microbatch;
 OF_MODEL unsigned long collectives;

@@ -377,8 +377,12 @@ extern OF_MODEL const struct place *pending;
 extern OF_MODEL int pending_microbatch; // of its action
 extern OF_MODEL unsigned long collectives;
 #ifndef TPGEN_CUDA
-extern OF_MODEL double waiting_since,
-    seconds_waited; // the seconds that this rank has been in these
+// The seconds that this rank has been in these, if it measures them: target_measure_work.
+struct waits {
+  bool measured;
+  double since, seconds;
+};
+extern OF_MODEL struct waits rank_waits;
 #endif
 
 // Reports on standard error what failed and where in the generated program, then ends the whole job
@@ -436,13 +440,13 @@ static inline void begin_waiting(const struct place *at)
   __atomic_store_n(&collectives, collectives + 1, __ATOMIC_RELAXED);
   __atomic_store_n(&pending, at, __ATOMIC_RELEASE);
 #ifndef TPGEN_CUDA
-  waiting_since = seconds_now();
+  if (rank_waits.measured) rank_waits.since = seconds_now();
 #endif
 }
 static inline void end_waiting(void)
 {
 #ifndef TPGEN_CUDA
-  seconds_waited += seconds_now() - waiting_since;
+  if (rank_waits.measured) rank_waits.seconds += seconds_now() - rank_waits.since;
 #endif
   __atomic_store_n(&pending, (const struct place *)NULL, __ATOMIC_RELEASE);
 }

@@ -93,10 +93,11 @@ void target_abandon(void);
 // The peak memory of this rank so far, in bytes; 0 if unknown.
 size_t target_peak(void);
 
-// The seconds that this rank has worked so far, and did not wait for others; 0: not measured. On a
-// GPU they are those of steps, and measured from target_measure_work on.
+// The seconds that this rank has worked so far, and did not wait for others; on a GPU those of
+// steps. They are measured from target_measure_work on, on a GPU only if steps may be taken apart
+// for it. 0: not measured.
 double target_worked(void);
-void target_measure_work(void);
+void target_measure_work(bool takes_apart);
 
 // The device's peak in the program's arithmetic, in 10^12 operations a second, or 0 if unknown.
 double target_peak_tflops(void);

@@ -69,9 +69,9 @@ bool target_profile(struct failure *why)
   return true;
 }
 
-void target_measure_work(void)
+void target_measure_work(bool takes_apart)
 {
-  profiling = true;
+  profiling |= takes_apart;
 }
 
 double target_worked(void)

@@ -435,7 +435,7 @@ int main(int argc, char **argv)
     if (me.rank == 0) complain(&why);
     return WRONG_USAGE;
   }
-  if (options.stragglers) target_measure_work();
+  if (known && (options.stragglers || options.logs)) target_measure_work(options.stragglers);
   if (known && options.logs) known = rank_log_open(options.logs, me.rank, &why);
   if (known) neighbours_start(&me);
   if (known) watch_start(options.deadline);

@@ -23,7 +23,7 @@ OF_MODEL void *rank_memory;
 OF_MODEL communicator *rank_communicators;
 OF_MODEL const struct place *pending;
 OF_MODEL int pending_microbatch;
-OF_MODEL double waiting_since, seconds_waited;
+OF_MODEL struct waits rank_waits;
 OF_MODEL unsigned long collectives;
 
 void fail_call(const char *file, int line, const char *call, const char *why)

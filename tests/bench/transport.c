@@ -14,7 +14,7 @@ enum { MOST = 1 << 20 };
 /* In the runtime they tell the ranks' watchdogs. */
 const struct place *pending;
 int pending_microbatch;
-double waiting_since, seconds_waited;
+struct waits rank_waits;
 unsigned long collectives;
 
 void fail_call(const char *file, int line, const char *call, const char *why)

@@ -34,7 +34,7 @@ void fail_call(const char *file, int line, const char *call, const char *why)
 /* In the runtime they tell the ranks' watchdogs. */
 const struct place *pending;
 int pending_microbatch;
-double waiting_since, seconds_waited;
+struct waits rank_waits;
 unsigned long collectives;
 
 static void check(bool ok, const char *what, long n)
