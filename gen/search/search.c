@@ -292,6 +292,53 @@ static int64_t least_ranks(const struct search_space *s)
   return ranks;
 }
 
+/* The plan refuses the setting with the defaults of all choices: it is tried with each other value
+   of those that go with it. What the plan takes first stands for the default where the setting is
+   on; if it takes none of them, the setting is not varied. */
+static void try_choices_with(struct search_space *s, const struct job *refused, int setting)
+{
+  struct job job[MOST_SEARCHED];
+  int choice[MOST_SEARCHED], value[MOST_SEARCHED], n = 0;
+  for (int i = 0; i < s->n; i++) {
+    const struct searched *at = &s->at[i];
+    if (at->kind != SEARCH_CHOICE || at->pinned || !is_named(s->at[setting].name, at->with)) continue;
+    for (int v = 1; v < at->n && n < MOST_SEARCHED; v++) {
+      struct job *other = &job[n];
+      int index;
+      *other = *refused;
+      other->to = new_outcome(&index);
+      if (!other->to) break;
+      other->definition = alloc((size_t)(s->ngiven + s->n + 8) * sizeof *other->definition);
+      memcpy(other->definition, refused->definition,
+             (size_t)refused->ndefinition * sizeof *other->definition);
+      add_definition(other, at->name, at->value[v]);
+      choice[n] = i;
+      value[n++] = v;
+    }
+  }
+  run_jobs(job, n);
+  int k = 0;
+  while (k < n && !job[k].to->is_there) k++;
+  if (k == n || search_is_over()) {
+    if (!s->at[setting].pinned) s->at[setting].refused = refused->to->why;
+    return;
+  }
+  struct searched *at = &s->at[choice[k]];
+  at->refused_with = setting;
+  at->first = value[k];
+  at->usual_refused = refused->to->why;
+}
+
+/* Whether the setting is pinned to several ranks, and choices that go with it are free. */
+static bool may_need_choice(const struct search_space *s, const struct searched *at)
+{
+  bool has_choice = false;
+  for (int i = 0; i < s->n; i++)
+    has_choice |= s->at[i].kind == SEARCH_CHOICE && !s->at[i].pinned && s->at[i].n > 1 &&
+                  is_named(at->name, s->at[i].with);
+  return has_choice && is_rank_kind(at->kind) && at->pinned && !at->is_off;
+}
+
 /* Settings that the plan refuses as such, as cp in a plan that cuts no sequences. Each is tried
    with its first value, on as few ranks as possible. */
 static void probe_settings(struct search *s)
@@ -305,9 +352,11 @@ static void probe_settings(struct search *s)
     const bool is_tried =
         (is_rank_kind(at->kind) && at->kind != SEARCH_DATA && space->devices > 1) ||
         (at->kind == SEARCH_MICROBATCHES && (space->batch_at != NONE || space->batch > 1));
-    if (at->pinned || !is_tried) continue;
+    if ((at->pinned || !is_tried) && !may_need_choice(space, at)) continue;
     job[n] = plain_job(space);
-    const int64_t few = is_rank_kind(at->kind) ? least_ranks(space) : 2; /* or micro-batches */
+    const int64_t few = at->pinned               ? at->number[0]
+                        : is_rank_kind(at->kind) ? least_ranks(space)
+                                                 : 2; /* or micro-batches */
     const char *least = text("%lld", (long long)few);
     add_definition(&job[n], at->name, least);
     if (at->kind == SEARCH_EXPERTS && space->of_kind[SEARCH_SHARDS] != NONE)
@@ -318,7 +367,7 @@ static void probe_settings(struct search *s)
   run_jobs(job, n);
   for (int i = 0; i < n && !search_is_over(); i++)
     if (!job[i].to->is_there)
-      space->at[of[i]].refused = job[i].to->why;
+      try_choices_with(space, &job[i], of[i]);
     else if (space->at[of[i]].kind == SEARCH_STAGES && !job[i].to->has_stages)
       space->at[of[i]].refused = "the plan makes no pipeline of its ranks";
     else if (space->at[of[i]].kind == SEARCH_STAGES)
@@ -343,6 +392,9 @@ static struct rank_probe rank_probe(struct search_space *s, int kind, int value,
   const struct searched *at = &s->at[s->of_kind[probed_kind[kind]]];
   const int recompute = s->of_kind[SEARCH_RECOMPUTE];
   add_definition(&p.job, at->name, at->value[value]);
+  for (int i = 0; i < s->n; i++)
+    if (s->at[i].refused_with == s->of_kind[probed_kind[kind]])
+      add_definition(&p.job, s->at[i].name, s->at[i].value[s->at[i].first]);
   if (again) add_definition(&p.job, s->at[recompute].name, s->at[recompute].value[again]);
   if (s->batch_at != NONE) add_definition(&p.job, "batch", "1");
   return p;
@@ -699,7 +751,7 @@ static int index_with(const struct found *f, const struct candidate *c, int sett
 {
   struct candidate other = *c;
   other.v[setting] = (unsigned char)value;
-  leave_out_uncounted(f->space, &other);
+  settle_values(f->space, &other);
   return index_of_tried(f, &other);
 }
 
@@ -754,7 +806,7 @@ struct near {
 static void add_near(struct near *near, struct candidate c)
 {
   const struct search_space *s = near->s->space;
-  leave_out_uncounted(s, &c);
+  settle_values(s, &c);
   if (!is_legal(s, &c) || index_of_tried(near->s->found, &c) != NONE) return;
   for (int i = 0; i < near->n; i++)
     if (same_candidate(s, &near->at[i], &c)) return;

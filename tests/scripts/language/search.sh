@@ -53,6 +53,19 @@ search "${small[@]}" --cluster "$clusters/one.json" -o "$WORK/single" > /dev/nul
 search "${small[@]}" --cluster "$clusters/node.json" -D tp=4 -o "$WORK/pinned" > /dev/null || fail "tp=4: status $?"
 [ "$(value "$WORK/pinned/search.json" 'all(c["settings"]["tp"] == 4 for c in d["candidates"])')" = True ] || fail "tp=4 did not stay"
 
+# ---- a plan that refuses the default of a choice, where another setting is on: attention's dropout goes around no ring
+dropout=(plans/gpt2.lua -D attention_dropout=0.1 -D n_layers=4 -D batch=2 -D seq=4096 -D positions=4096 -D dtype=bfloat16)
+for pinned in "" "-D cp=2"; do
+  search "${dropout[@]}" $pinned --cluster "$clusters/four.json" -o "$WORK/dropout" > "$WORK/table" || fail "dropout, $pinned: status $?"
+  grep -qF 'context=ring with cp is not tried: plans/gpt2.lua' "$WORK/table" || fail "dropout, $pinned: the table says nothing of the ring"
+  [ "$(value "$WORK/dropout/search.json" 'sum("seconds" in c for c in d["candidates"] if c["settings"].get("cp", 1) > 1) > 3')" = True ] ||
+    fail "dropout, $pinned: cp is hardly tried"
+  [ "$(value "$WORK/dropout/search.json" 'all(c["settings"].get("cp", 1) == 1 or c["settings"]["context"] != "ring" for c in d["candidates"])')" = True ] ||
+    fail "dropout, $pinned: a ring is tried"
+done
+[ "$(value "$WORK/dropout/search.json" '"\"ring\"" in d["not_tried"]["context=ring with cp"]')" = True ] || fail "search.json: no quotes"
+"$TOOLS/check_schema" plans/search.schema.json "$WORK/dropout/search.json" || fail "search.json is not as the schema says"
+
 # ---- recomputation within memory, where all that a step keeps does not fit, and whole layers need not be made again
 search "${small[@]}" --cluster "$clusters/four.json" -D memory=1.8GiB -D tp=1 -D pp=1 -D cp=1 -D dp_replicate=1 -D microbatches=1 \
   -o "$WORK/within" > /dev/null || fail "within memory: status $?"
