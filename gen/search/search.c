@@ -292,9 +292,9 @@ static int64_t least_ranks(const struct search_space *s)
   return ranks;
 }
 
-/* The plan refuses the setting with the defaults of all choices: it is tried with each other value
-   of those that go with it. What the plan takes first stands for the default where the setting is
-   on; if it takes none of them, the setting is not varied. */
+/* The plan refuses the setting with the defaults of all choices. So it is tried with each other
+   value of the choices that go with it. The first value that the plan accepts takes the place of the
+   default wherever the setting is on. Without such a value the setting is not varied. */
 static void try_choices_with(struct search_space *s, const struct job *refused, int setting)
 {
   struct job job[MOST_SEARCHED];

@@ -20,13 +20,13 @@ struct searched {
   bool is_off;         /* pinned, to what is off */
   bool is_defined;     /* of train's parallel: pinned by -D */
   const char *refused; /* it is not varied: what the plan says of its first value; or NULL */
-  /* Of a choice whose default the plan refuses where another setting is on, as a way to get the keys
-     of other ranks: that setting, or NONE; the index of the first value that it takes there; and
-     what it says of the default. */
+  /* Of a choice whose default the plan refuses where another setting is on, as a way to get the
+     keys of other ranks: that setting, or NONE; the index of the first value that it takes there;
+     and what it says of the default. */
   int refused_with, first;
   const char *usual_refused;
-  int within_memory;   /* of kind recompute: the value "memory", or NONE. It makes as much again as
-                          a rank's memory needs, by trials of its own: it is tried last */
+  int within_memory; /* of kind recompute: the value "memory", or NONE. It makes as much again as
+                        a rank's memory needs, by trials of its own: it is tried last */
 };
 
 enum { MOST_PROBED = 8, MOST_SEARCHED = 40, MOST_TRIED = 4096, LONGEST_WHY = 640 };
