@@ -293,15 +293,16 @@ static int64_t least_ranks(const struct search_space *s)
 }
 
 /* The plan refuses the setting with the defaults of all choices. So it is tried with each other
-   value of the choices that go with it. The first value that the plan accepts takes the place of the
-   default wherever the setting is on. Without such a value the setting is not varied. */
+   value of the choices that go with it. The first value that the plan accepts takes the place of
+   the default wherever the setting is on. Without such a value the setting is not varied. */
 static void try_choices_with(struct search_space *s, const struct job *refused, int setting)
 {
   struct job job[MOST_SEARCHED];
   int choice[MOST_SEARCHED], value[MOST_SEARCHED], n = 0;
   for (int i = 0; i < s->n; i++) {
     const struct searched *at = &s->at[i];
-    if (at->kind != SEARCH_CHOICE || at->pinned || !is_named(s->at[setting].name, at->with)) continue;
+    if (at->kind != SEARCH_CHOICE || at->pinned || !is_named(s->at[setting].name, at->with))
+      continue;
     for (int v = 1; v < at->n && n < MOST_SEARCHED; v++) {
       struct job *other = &job[n];
       int index;
