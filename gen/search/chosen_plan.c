@@ -91,8 +91,7 @@ static void put_definitions(struct buffer *b, const struct found *f, int n,
       why = !strcmp(list[i].name, "batch") && s->sets_batch ? "a sample for each device"
                                                             : "given by -D";
     put_line(b, "  ", list[i].name,
-             file ? lua_value(base_name(file->path)) : lua_literal(list[i].value),
-             ascii_text(why));
+             file ? lua_value(base_name(file->path)) : lua_literal(list[i].value), ascii_text(why));
   }
 }
 
@@ -151,8 +150,7 @@ static void put_parallel(struct buffer *b, const struct found *f)
   put(b, "pin_parallel{\n");
   for (int i = 0; i < n; i++) {
     const char *why = reason_for(f, setting_named(s, list[i].name));
-    put_line(b, "  ", list[i].name, lua_literal(list[i].value),
-             why ? ascii_text(why) : "as usual");
+    put_line(b, "  ", list[i].name, lua_literal(list[i].value), why ? ascii_text(why) : "as usual");
   }
   if (options.cluster) put_line(b, "  ", "cluster", cluster_file(), "given by --cluster");
   put_unsaid(b, f, "  ", n, list);
@@ -184,8 +182,7 @@ void add_chosen_plan(const struct found *f)
 {
   const struct evaluated *o = outcome_at(f->tried[f->best].tried);
   struct buffer b = {0};
-  put(&b, "-- %s with the %s: a step of %s, %s a rank.\n",
-      ascii_text(base_name(options.plan)),
+  put(&b, "-- %s with the %s: a step of %s, %s a rank.\n", ascii_text(base_name(options.plan)),
       f->space->of_parallel ? "parallel plan that tpgen found"
                             : "settings that tpgen --search found",
       duration_text(o->step.seconds), size_text(o->step.bytes));

@@ -67,9 +67,9 @@ static void print_head(const struct found *f)
   const struct search_space *s = f->space;
   int refused = 0;
   for (int i = 0; i < f->n; i++) refused += !outcome_at(f->tried[i].tried)->is_there;
-  const char *where = s->is_machine
-                          ? text("this machine, %d cores of %s", s->devices, ascii_text(s->device))
-                          : text("%d %s in nodes of %d", s->devices, ascii_text(s->device), s->node);
+  const char *where =
+      s->is_machine ? text("this machine, %d cores of %s", s->devices, ascii_text(s->device))
+                    : text("%d %s in nodes of %d", s->devices, ascii_text(s->device), s->node);
   printf("%s on %s%s%s: %d of %s plans were tried%s%s\n", ascii_text(options.plan), where,
          s->memory && !s->is_machine ? text(", %s each", size_text(s->memory)) : "",
          s->sets_batch ? text(", batch=%lld, as -D batch says nothing", (long long)s->batch) : "",

@@ -312,7 +312,10 @@ static bool schedule_is_legal(const struct search_space *s, const struct candida
   const char *name = value_or_usual(s, c, at);
   if (!is_schedule(name)) return true; /* a file, or what the plan knows */
   int64_t stages = per_rank == NONE ? 0 : number_of_value(s, c, per_rank);
+  const bool is_free = per_rank != NONE && !s->at[per_rank].pinned && !s->at[at].pinned;
+  if (is_free && stages == stages_implied(name)) return false; /* the default says the same */
   if (!stages) stages = stages_implied(name);
+  if (is_free && stages == 1 && is_for_several_stages(name)) return false;
   if (s->layers && ranks * stages > s->layers) return false;
   const int64_t most = ranks * stages <= s->listed ? s->pieces : s->blocks;
   if (most && ranks * stages > most) return false;
