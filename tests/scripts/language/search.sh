@@ -96,6 +96,12 @@ done
 [ "$(value "$WORK/large/search.json" 'd["best"] is None and d["closest"]["bytes"] > d["limit"]')" = True ] || fail "search.json has a best"
 "$TOOLS/check_schema" plans/search.schema.json "$WORK/large/search.json" || fail "search.json is not as the schema says"
 
+# A prime number of samples has no micro-batches.
+status=0
+search "${small[@]/batch=32/batch=1000003}" --cluster "$clusters/four.json" > "$WORK/table" || status=$?
+[ "$status" -eq 4 ] || fail "a prime batch: status $status"
+grep -q "micro-batches of one sample, of a batch that is a multiple of [0-9]*: [0-9.]* TiB less" "$WORK/table" || fail "a prime batch: no help"
+
 # ---- a plan of one's own, some candidates of which fail, in all ways
 search tests/plans/search/own.lua --cluster "$clusters/node.json" -o "$WORK/own" > "$WORK/table" || fail "own.lua: status $?"
 for words in "this way is not made yet" "does it end?" "no such way"; do
