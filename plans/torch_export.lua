@@ -8,7 +8,7 @@
 -- The data has the names of the exported inputs, or `input` where there is one, and `target`.
 
 local shared, training = require "lib.settings", require "lib.training"
-local args = settings{{
+local args = settings({{
   {"model", nil, "the archive that torch.export.save wrote", type = "text"},
   {"batch", nil, "the first size of its first input, if it was exported as a symbol", type = "size"},
   {"loss", "cross_entropy", "cross_entropy: of logits [..., classes] and target [...]; mse; output: the model's first "
@@ -18,11 +18,9 @@ local args = settings{{
   {"dp_shard", 1, "ranks of dp over which parameters, gradients and the optimizer's state are cut", search = "shards"},
   {"tp", 1, "ranks that share each layer, by auto()", search = "tensor"},
   {"auto", false, "tpgen finds the mesh on --cluster, and all that is cut over it; tp and dp_shard above 1 stay"},
-  {"lr", 1e-3, "AdamW's rate", type = "number"}, {"beta1", 0.9, "AdamW's decay of the mean gradient"},
-  {"beta2", 0.999, "AdamW's decay of the mean square"}, {"weight_decay", 0.01, "AdamW's"},
-  {"clip", nil, "the greatest norm of all gradients", type = "number"},
-  {"steps", 10, "steps of the training"}, {"seed", 0, "of inputs that are drawn and dropout", type = "whole"},
-}, shared.adapters("q_proj|v_proj|query|value|c_attn")}
+  shared.memory,
+}, shared.adapters("q_proj|v_proj|query|value|c_attn"), shared.training},
+  {lr = 1e-3, beta2 = 0.999, weight_decay = 0.01, steps = 10})
 local model, about = torch_export(args.model or error("say which archive: -D model=FILE"),
   args.batch and {batch = args.batch})
 training.adapt(args, model)
@@ -104,15 +102,12 @@ if loss == "none" then
   }
 end
 
-return train{
+return train(training.options(args, {}, {
   model = model, batch = batch, forward = first_output,
   loss = function(y, b)
     if loss == "output" then return y end
     if loss == "mse" then return F.mse_loss(y, b.target) end
     return F.cross_entropy(y:flatten(0, -2), b.target:flatten())
   end,
-  optimizer = AdamW{lr = args.lr, betas = {args.beta1, args.beta2},
-    weight_decay = args.weight_decay},
-  clip = args.clip, steps = args.steps, seed = args.seed,
   parallel = finds and auto{tp = tp > 1 and tp or nil, dp_shard = dp_shard > 1 and dp_shard or nil} or nil,
-}
+}))

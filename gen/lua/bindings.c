@@ -256,7 +256,9 @@ static int store_as(lua_State *L)
       graph->value[t->value + k].type = BF16;
     else
       store_in_blocks(t->value + k, type);
-  if (nparts && type == NF4) graph->value[argument_tensor(L, 3)->value].init.kind = INIT_NESTED;
+  /* Tables of a matrix that is bfloat16 after all, by its layout, are read by nobody. */
+  if (nparts && !lua_isnoneornil(L, 3))
+    graph->value[argument_tensor(L, 3)->value].init.kind = INIT_NESTED;
   return 0;
 }
 

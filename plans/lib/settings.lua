@@ -46,6 +46,8 @@ function M.model(rows)
   return section
 end
 
+M.memory = {"memory", nil, "of a rank, such as 80GiB; by default the cluster's, else no limit", type = "text"}
+
 -- The mesh, how the batch and the parameters are cut over it, and the precision: lib/parallel.lua.
 M.mesh = {
   title = "the mesh, and what is cut over it",
@@ -75,7 +77,7 @@ M.mesh = {
   {"device", nil, "of the simulated step, in its usual nodes of 8: H100, H200, A100, A100-40GB, B200", type = "text"},
   {"cluster", nil, "where the ranks run: dgx-a100, dgx-a100-40gb, dgx-h100, dgx-h200, dgx-b200, dgx-h100:16 of 16 nodes, or a file, .json",
     type = "text"},
-  {"memory", nil, "of a rank, such as 80GiB; by default the cluster's, else no limit", type = "text"},
+  M.memory,
   {"schedule", "1f1b", "of pp: a schedule's name (tpgen --schedule), or a file of it, .csv", type = "text",
     search = {kind = "schedule", "interleaved_1f1b", "looped_bfs", "interleaved_zero_bubble", "zbv_zero_bubble", "dualpipe_v",
       with = "pp"}},

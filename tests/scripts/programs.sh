@@ -166,6 +166,7 @@ join_ranks() {
     s/(?<!\.)(?<!struct )\b($own)\b/$1_of_$rank/g;
     s/\bthis_rank\b/$rank/g;
     print;
+    print map { "#undef $_\n" } /^#define (\w+)/mg; # other ranks may have other states
     push @ranks, "&$rank";
     END {
       print "extern const void *const all_ranks[];\nextern const int number_of_ranks;\n";

@@ -41,6 +41,15 @@ gives() {
     fail "$name: another output"
 }
 
+# adapts NAME KIND ARCHIVE MATCH ARGUMENTS...: adapters beside its weights have the losses of W + 2 B A.
+adapts() {
+  local name=$1 from=$data/adapters/$3
+  make "$name" "$2" -D "model=$data/$3.pt2" -D lora=3 -D "lora_match=$4" -D lr=0.01 -D steps=6 "${@:5}" || return
+  start "$WORK/$name" "$WORK/$name" --data "$from/data.safetensors" --adapter "$from" || { fail "$name"; return; }
+  numbers loss "$WORK/$name.jsonl" > "$WORK/$name.loss"
+  same_losses "$name" "$WORK/$name.loss" "$from/losses.tsv" 1e-6
+}
+
 # Families of operators: each archive has some dozens, and its output the numbers of all. CASES=all: decomposed, too.
 for family in elementwise reductions shapes indices composed everyday ordered whole drawn special matrices signals images images_train recurrent storages attention views places; do
   for form in '' .core; do
@@ -53,6 +62,9 @@ done
 more beside "$WORK/projections_core.log" trains projections_core plain projections .core -D loss=mse -D tp=2
 beside "$WORK/decomposed.log" trains decomposed plain decomposed .core -D loss=mse
 beside "$WORK/drawn_tp.log" trains drawn_tp plain drawn "" -D loss=mse -D tp=2
+beside "$WORK/adapted.log" adapts adapted plain llama 'q_proj|v_proj|down_proj' -D tp=2 -D dp=2 -D dp_shard=2
+beside "$WORK/adapted_core.log" adapts adapted_core cuda llama.core 'q_proj|v_proj|down_proj' -D tp=2
+beside "$WORK/adapted_gpt2.log" adapts adapted_gpt2 plain gpt2 'c_attn|c_fc|wpe' -D dp=2
 beside "$WORK/lossy.log" trains lossy plain lossy "" -D loss=output -D dp=2
 beside "$WORK/mixtral.log" trains mixtral plain mixtral "" -D tp=2
 beside "$WORK/projections.log" trains projections plain projections "" -D loss=mse -D tp=2

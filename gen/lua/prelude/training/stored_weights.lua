@@ -100,7 +100,8 @@ function plan.store_frozen(model, dtype, options)
     if module.weight == nil or skips and skips[module] then return end
     if class == base.Linear and heads[table.concat(core.shape(module.weight), " ")] then return end
     if not asked[module] then order[#order + 1] = module end
-    module.weight_nested = dtype == "nf4" and tables_for(module.weight) or nil
+    local has_blocks = core.shape(module.weight)[2] % NUMBERS == 0
+    module.weight_nested = dtype == "nf4" and has_blocks and tables_for(module.weight) or nil
     asked[module] = dtype
   end)
   return model
