@@ -259,6 +259,7 @@ OP(embedding,      "v@d,...->...d",        "a|a:max|a:min", embedding_grad,    "
 OP(embedding_back, "...d,...->v@d",        "a",            no_grad,            "", "", "",
    .type = "f32")
 #include "ir/row_ops.h"
+#include "ir/matrix_ops.h"
 /* ---------------------------------------------------------------------------- along a dimension */
 
 OP(cumsum,         "...D!->...D!",         "a",            cumsum_grad,        "reverse", "", "",

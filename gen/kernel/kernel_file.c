@@ -96,7 +96,11 @@ static _Noreturn void fault(const char *what)
 
 static const char *file_text(void)
 {
-  const char *file = kernel_file(file_kernel.op, file_kernel.rank);
+  const struct op *op = file_kernel.op;
+  const char *file = kernel_file(op, file_kernel.rank);
+  if (!file && op->kind != OP_custom)
+    plan_error(op->line, "%s is computed by LAPACK, on CPUs only: it has no kernel for %s",
+               op_row[op->kind].name, language_name[target->language]);
   if (!file) fault("the plan names no file for it");
   return file;
 }

@@ -382,7 +382,7 @@ static int run_rare_archive_files(lua_State *L)
   static const char *const files[] = {
       "gen/lua/torch_export/rare.lua",     "gen/lua/torch_export/ordered.lua",
       "gen/lua/torch_export/random.lua",   "gen/lua/torch_export/special.lua",
-      "gen/lua/torch_export/matrices.lua",
+      "gen/lua/torch_export/matrices.lua", "gen/lua/torch_export/decompositions.lua",
   };
   for (size_t i = 0; i < sizeof files / sizeof *files; i++)
     run_own_file(L, files[i], own_upvalues());

@@ -72,6 +72,8 @@ static const struct {
             {"grouped_nt", "cpu/kernels/groups.h", LANGUAGE_C},
             {"grouped_nn", "cpu/kernels/groups.h", LANGUAGE_C},
             {"grouped_tn", "cpu/kernels/groups.h", LANGUAGE_C},
+            {"eigenvalues_of", "cpu/kernels/lapack.h", LANGUAGE_C},
+            {"singular_values_of", "cpu/kernels/lapack.h", LANGUAGE_C},
             {"linear_of_bf16", "cpu/kernels/weights.h", LANGUAGE_C},
             {"linear_of_bf16_transposed", "cpu/kernels/weights.h", LANGUAGE_C},
             {"linear_of_int8", "cpu/kernels/weights.h", LANGUAGE_C},

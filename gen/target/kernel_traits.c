@@ -109,13 +109,13 @@ const char *kernel_variant(const struct op *of, int rank)
   return multiplies_groups_on_tensor_cores(of, rank) ? "_mma" : attention_variant(of, rank);
 }
 
-/* The file's text, or NULL if the plan names none. */
+/* The file's text, or NULL if the plan names none, or the operator has none for the target. */
 const char *kernel_file(const struct op *of, int rank)
 {
   if (of->kind == OP_custom) return graph->custom[of->custom].kernel[target->language];
-  const char *file = embedded_template(
+  const char *file = find_template(
       text("%s%s.%s", op_row[of->kind].name, kernel_variant(of, rank), target->source));
-  return strstr(file, "#if $") ? made_text_for_options(of, file) : file;
+  return file && strstr(file, "#if $") ? made_text_for_options(of, file) : file;
 }
 
 /* ----------------------------------------------------------------------------- what it declares */

@@ -21,11 +21,18 @@ const char *embedded_text(const char *name)
   return (const char *)file->text;
 }
 
-const char *embedded_template(const char *name)
+const char *find_template(const char *name)
 {
   static const char folder[] = "templates/";
   for (const struct embedded *e = embedded; e->name; e++)
     if (!strncmp(e->name, folder, strlen(folder)) && !strcmp(strrchr(e->name, '/') + 1, name))
       return (const char *)e->text;
-  bug("emit", "no template is called %s", name);
+  return NULL;
+}
+
+const char *embedded_template(const char *name)
+{
+  const char *text = find_template(name);
+  if (!text) bug("emit", "no template is called %s", name);
+  return text;
 }

@@ -216,6 +216,7 @@ const struct embedded *find_embedded(const char *name); /* or NULL */
 const char *embedded_text(const char *name);
 /* The file of that name in any folder of templates/: no two have one name. */
 const char *embedded_template(const char *name);
+const char *find_template(const char *name); /* or NULL */
 
 /* ------------------------------------------------------------------------------------- error.c */
 

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include "base/program.h"
+#include "cpu/kernels/lapack.h"
 #include "cpu/kernels/math.h"
 
 extern char *openblas_get_config(void) __attribute__((weak));
@@ -25,4 +26,12 @@ void ask_for_blas_memory(void)
     munmap(room, bytes);
   }
   atomic_store_explicit(&asked, true, memory_order_relaxed);
+}
+
+void ask_for_lapack(bool is_linked)
+{
+  if (!is_linked)
+    fail_call(__FILE__, __LINE__, "the first decomposition of a matrix",
+              "the BLAS library has no LAPACK: link OpenBLAS");
+  ask_for_blas_memory();
 }

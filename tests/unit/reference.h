@@ -1108,7 +1108,116 @@ static bool run_argsort(const struct op *op, const struct array *in, struct arra
   return true;
 }
 
-/* Of the dimensions that vanish, seen as one. The first of equal ones. */
+/* Eigenvalues of the symmetric matrix a, ascending, and eigenvectors in the columns of v, by
+   Jacobi's rotations. a is overwritten. */
+static void jacobi(int64_t n, double *a, double *v, double *values)
+{
+  enum { SWEEPS = 30 };
+  for (int64_t i = 0; i < n * n; i++) v[i] = i / n == i % n;
+  for (int64_t at = 0; at < SWEEPS * n * n; at++) {
+    int64_t p = at / n % n, q = at % n;
+    if (p >= q || a[p * n + q] == 0) continue;
+    double turn = 0.5 * atan2(2 * a[p * n + q], a[q * n + q] - a[p * n + p]);
+    double c = cos(turn), s = sin(turn);
+    for (int64_t k = 0; k < n; k++) {
+      double x = a[k * n + p], y = a[k * n + q], vx = v[k * n + p], vy = v[k * n + q];
+      a[k * n + p] = c * x - s * y;
+      a[k * n + q] = s * x + c * y;
+      v[k * n + p] = c * vx - s * vy;
+      v[k * n + q] = s * vx + c * vy;
+    }
+    for (int64_t k = 0; k < n; k++) {
+      double x = a[p * n + k], y = a[q * n + k];
+      a[p * n + k] = c * x - s * y;
+      a[q * n + k] = s * x + c * y;
+    }
+  }
+  for (int64_t i = 0; i < n; i++) {
+    int64_t least = i;
+    for (int64_t k = i; k < n; k++)
+      if (a[k * n + k] < a[least * n + least]) least = k;
+    values[i] = a[least * n + least];
+    a[least * n + least] = a[i * n + i];
+    for (int64_t k = 0; k < n; k++) {
+      double x = v[k * n + least];
+      v[k * n + least] = v[k * n + i];
+      v[k * n + i] = x;
+    }
+  }
+}
+
+/* Signs of eigenvectors and of pairs of singular vectors are any. */
+static bool run_eigh(const struct op *op, const struct array *in, struct array *out,
+                     const struct places *at)
+{
+  (void)op;
+  (void)at;
+  int last = in->shape.ndim - 1;
+  int64_t n = in->shape.size[last];
+  if (last < 1 || in->shape.size[last - 1] != n || !same_shape(in->shape, out[1].shape) ||
+      out[0].shape.ndim != last || out[0].shape.size[last - 1] != n)
+    return false;
+  for (int64_t i = 0, all = elements(in->shape); i < all; i += n * n) {
+    double *a = take((size_t)(n * n) * sizeof *a);
+    for (int64_t k = 0; k < n * n; k++)
+      a[k] = in->at[i + (k / n >= k % n ? k : k % n * n + k / n)]; /* the lower triangle */
+    jacobi(n, a, out[1].at + i, out[0].at + i / n);
+  }
+  return true;
+}
+
+/* Column `j` of the orthonormal columns before it: what a unit vector has beside them. */
+static void complete_column(int64_t m, int64_t columns, double *u, int64_t j)
+{
+  double most = -1, *best = take((size_t)m * sizeof *best), *x = take((size_t)m * sizeof *x);
+  for (int64_t unit = 0; unit < m; unit++) {
+    double norm = 0;
+    for (int64_t i = 0; i < m; i++) {
+      x[i] = i == unit;
+      for (int64_t k = 0; k < j; k++) x[i] -= u[unit * columns + k] * u[i * columns + k];
+      norm += x[i] * x[i];
+    }
+    for (int64_t i = 0; i < m && norm > most; i++) best[i] = x[i] / sqrt(norm);
+    if (norm > most) most = norm;
+  }
+  for (int64_t i = 0; i < m; i++) u[i * columns + j] = best[i];
+}
+
+static bool run_svd(const struct op *op, const struct array *in, struct array *out,
+                    const struct places *at)
+{
+  (void)op;
+  (void)at;
+  int last = in->shape.ndim - 1;
+  if (last < 1 || out[0].shape.ndim != last + 1 || out[2].shape.ndim != last + 1) return false;
+  int64_t m = in->shape.size[last - 1], n = in->shape.size[last], k = m < n ? m : n;
+  int64_t columns = out[0].shape.size[last], rows = out[2].shape.size[last - 1];
+  bool all = columns == m && rows == n;
+  if (out[0].shape.size[last - 1] != m || out[2].shape.size[last] != n ||
+      out[1].shape.size[last - 1] != k || (!all && (columns != k || rows != k)))
+    return false;
+  for (int64_t b = 0; b < elements(in->shape) / (m * n); b++) {
+    double *a = in->at + b * m * n, *u = out[0].at + b * m * columns, *s = out[1].at + b * k;
+    double *v = take((size_t)(n * n) * sizeof *v), *square = take((size_t)(n * n) * sizeof *v);
+    double *values = take((size_t)n * sizeof *values);
+    for (int64_t i = 0; i < n * n; i++)
+      for (int64_t r = 0; r < m; r++) square[i] += a[r * n + i / n] * a[r * n + i % n];
+    jacobi(n, square, v, values);
+    for (int64_t j = 0; j < k; j++) {
+      s[j] = sqrt(fmax(values[n - 1 - j], 0));
+      for (int64_t r = 0; r < m; r++) {
+        u[r * columns + j] = 0;
+        for (int64_t i = 0; i < n; i++)
+          u[r * columns + j] += a[r * n + i] * v[i * n + n - 1 - j] / s[j];
+      }
+    }
+    for (int64_t j = k; j < columns; j++) complete_column(m, columns, u, j);
+    for (int64_t j = 0; j < rows; j++)
+      for (int64_t i = 0; i < n; i++) out[2].at[(b * rows + j) * n + i] = v[i * n + n - 1 - j];
+  }
+  return true;
+}
+
 /* The number of each token's document, and its place in it. */
 static bool run_documents(const struct op *op, const struct array *in, struct array *out,
                           const struct places *at)
@@ -1127,6 +1236,7 @@ static bool run_documents(const struct op *op, const struct array *in, struct ar
   return true;
 }
 
+/* Of the dimensions that vanish, seen as one. The first of equal ones. */
 static bool run_argmax(const struct op *op, const struct array *in, struct array *out,
                        const struct places *at)
 {
@@ -1804,6 +1914,10 @@ static reference *reference_of(enum op_kind kind)
     return run_argmax;
   case OP_cummax:
     return run_cummax;
+  case OP_eigh:
+    return run_eigh;
+  case OP_svd:
+    return run_svd;
   case OP_documents:
     return run_documents;
   case OP_attention:

@@ -108,14 +108,29 @@ operators.linalg_norm = function(a)
   if ord == nil or ord == "fro" or dims == 1 then return raw.norm(x, ord == "fro" and 2 or ord or 2, dim, a.keepdim) end
   return operators.linalg_matrix_norm{self = x, ord = ord, dim = dim, keepdim = a.keepdim}
 end
+-- Norms that are of singular values: their sum, the greatest one and the least one.
+local function norm_of_singular_values(x, ord, rows, columns, keepdim)
+  local shape, order = core.shape(x), {}
+  for d = 0, #shape - 1 do
+    if d ~= rows and d ~= columns then order[#order + 1] = d end
+  end
+  order[#order + 1], order[#order + 2] = rows, columns
+  local s = operators.linalg_svdvals{A = raw.permute(x, order)}
+  local y = ord == "nuc" and raw.sum(s, -1) or raw[ord == 2 and "amax" or "amin"](s, -1)
+  if not keepdim then return y end
+  return base.view(y, base.resized(base.resized(shape, rows, 1), columns, 1))
+end
 operators.linalg_matrix_norm = function(a)
   local x, ord = a.dtype and raw.to(a.self, a.dtype) or a.self, a.ord == nil and "fro" or a.ord
   local shape = core.shape(x)
   local dims = a.dim or {-2, -1}
   local rows, columns = base.dimension(shape, dims[1]), base.dimension(shape, dims[2])
   if ord == "fro" then return raw.norm(x, 2, {rows, columns}, a.keepdim) end
+  if ord == "nuc" or ord == 2 or ord == -2 then
+    return norm_of_singular_values(x, ord, rows, columns, a.keepdim)
+  end
   if type(ord) ~= "number" or math.abs(ord) ~= 1 and math.abs(ord) ~= math.huge then
-    fail("a matrix norm of %s needs singular values, which are not supported", tostring(ord))
+    fail("there is no matrix norm of the order %s", tostring(ord))
   end
   local of_columns = math.abs(ord) == 1
   local sums = raw.sum(raw.abs(x), of_columns and rows or columns, true)

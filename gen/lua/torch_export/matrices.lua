@@ -20,6 +20,7 @@ end
 local function column(v) return raw.unsqueeze(v, -1) end
 local function row(v) return raw.unsqueeze(v, -2) end
 local function transposed(x) return raw.transpose(x, -1, -2) end
+local function batch_of(x) return table.move(core.shape(x), 1, #core.shape(x) - 2, 1, {}) end
 
 -- Of [b, n, n]: the inverse, the pivots [b, n], and for each step [b, step, row] 1 at the row of its pivot.
 local function eliminated(x, n)
@@ -43,6 +44,9 @@ local function inverse_of(x, n)
   local m, pivots, taken = eliminated(x, n)
   return raw.matmul(taken, raw.narrow(m, 2, n, n)), pivots, taken
 end
+
+base.small_matrices = {MOST = MOST, identity = identity, column = column, row = row, transposed = transposed,
+  batch_of = batch_of, inverse_of = inverse_of}
 
 -- A step of Newton's from the inverse, which has the gradient, too.
 local function inverted(x, n)
@@ -73,7 +77,6 @@ local function determinant(x, n)
   local trace = raw.sum(raw.mul(raw.detach(transposed(inverse)), x), {1, 2})
   return raw.detach(pivots), raw.detach(sign), raw.sub(trace, raw.detach(trace))
 end
-local function batch_of(x) return table.move(core.shape(x), 1, #core.shape(x) - 2, 1, {}) end
 local function slogdet(x, who)
   local n, m = square_of(x, who)
   local pivots, sign, slope = determinant(m, n)

@@ -216,8 +216,7 @@ local function note_names(names, list)
   for name in string.gmatch(list, "%S+") do names[name] = true end
 end
 note_names(DECOMPOSED, "fft_hfft fft_hfft2 fft_hfftn fft_ihfft fft_ihfft2 fft_ihfftn nanquantile pad_sequence")
-note_names(KEPT, "linalg_qr linalg_eigh linalg_eigvalsh linalg_svd linalg_svdvals linalg_pinv linalg_lu_factor linalg_lu_solve "
-  .. "linalg_matrix_rank linalg_cond linalg_householder_product linalg_tensorinv linalg_tensorsolve segment_reduce max_unpool3d "
+note_names(KEPT, "linalg_lu_factor linalg_lu_solve linalg_eig linalg_eigvals linalg_householder_product linalg_tensorinv linalg_tensorsolve segment_reduce max_unpool3d "
   .. "adaptive_max_pool3d mode nanmedian signbit nextafter gcd frexp special_i0 special_i1 special_i0e special_log_ndtr "
   .. "special_erfcx special_bessel_j0 special_zeta special_gammainc kaiser_window combinations masked_select _unique2 put put_ "
   .. "as_strided_scatter histogram fake_quantize_per_tensor_affine fake_quantize_per_channel_affine torch.ops.higher_order.cond")

@@ -294,6 +294,26 @@ def matrices():
     return Family((4, 5, 6), lambda *a: list(parts(*a))), (torch.randn(4, 5, 6),)
 
 
+@model()
+def decompositions():
+    """QR, eigenvalues and singular values. Signs of eigenvectors and singular vectors are any: what does not depend on them."""
+    def parts(x, w, order, chosen):
+        linalg, one = torch.linalg, torch.eye(5)
+        a, tall, wide = x[..., :5] + 4 * one, (w + torch.eye(5, 6)).mT, w + torch.eye(5, 6)
+        yield from (*linalg.qr(tall), *linalg.qr(a), *linalg.qr(wide, mode="complete"))
+        values, vectors = linalg.eigh(a + a.mT)
+        yield from (values, vectors @ torch.diag_embed(torch.tanh(values)) @ vectors.mT, vectors ** 2, linalg.eigvalsh(a @ a.mT + one))
+        yield linalg.eigh(a, UPLO="U")[0]
+        for m in (tall, wide, a):
+            u, s, v = linalg.svd(m, full_matrices=False)
+            yield from (s, u @ v, u ** 2, v ** 2, u @ torch.diag_embed(s / (1 + s)) @ v)
+        u, s, v = linalg.svd(tall)
+        yield from (u[..., :5] @ v, linalg.svdvals(wide), torch.linalg.pinv(tall), linalg.pinv(a @ a.mT + one, hermitian=True))
+        yield from (linalg.matrix_rank(a), linalg.matrix_rank(a[:, :, :2] @ a[:, :2]))
+        yield from (linalg.matrix_norm(a, "nuc"), linalg.matrix_norm(tall, 2), linalg.matrix_norm(a, -2, keepdim=True), linalg.cond(a))
+    return Family((4, 5, 6), lambda *a: list(parts(*a))), (torch.randn(4, 5, 6),)
+
+
 @model(forms=("", ".core"))
 def decomposed():
     """Refused as exported, and right in core ATen: tpgen says so."""
@@ -311,7 +331,7 @@ def random():
 
 @model(forms=("",), trains=False)
 def kept():
-    return Family((4, 5, 6), lambda x, *_: [torch.linalg.svdvals(x), torch.linalg.qr(x)[0]]), (torch.randn(4, 5, 6),)
+    return Family((4, 5, 6), lambda x, *_: [torch.linalg.householder_product(x.mT, x[:, 0, :5])]), (torch.randn(4, 5, 6),)
 
 
 @model()

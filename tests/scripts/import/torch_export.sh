@@ -51,7 +51,7 @@ adapts() {
 }
 
 # Families of operators: each archive has some dozens, and its output the numbers of all. CASES=all: decomposed, too.
-for family in elementwise reductions shapes indices composed everyday ordered whole drawn special matrices signals images images_train recurrent storages attention views places; do
+for family in elementwise reductions shapes indices composed everyday ordered whole drawn special matrices decompositions signals images images_train recurrent storages attention views places; do
   for form in '' .core; do
     [ -e "$data/$family$form.pt2" ] || continue
     [ -z "$form" ] || all_cases || continue
@@ -224,7 +224,9 @@ refuses changed_einsum "$data/changed_einsum.pt2" 'changes in place what .*einsu
 refuses changed_windows "$data/changed_windows.pt2" 'changes in place a view by .*unfold.* several elements at one place in memory'
 refuses changed_each "$data/changed_each.pt2" 'needs operators that tpgen does not have: .*_foreach_add_'
 refuses decomposed "$data/decomposed.pt2" 'nanquantile.*run_decompositions() has others in their place, .*drops detach()'
-refuses kept "$data/kept.pt2" 'linalg_qr.*run_decompositions() does not help'
+refuses kept "$data/kept.pt2" 'linalg_householder_product.*run_decompositions() does not help'
+! "$TPGEN" $plan -o "$WORK/refused" -D "model=$data/decompositions.pt2" --target cuda 2> "$WORK/lapack.err" || fail "eigh on CUDA: taken"
+grep -q 'error: eigh is computed by LAPACK, on CPUs only: it has no kernel for CUDA' "$WORK/lapack.err" || fail "$(cat "$WORK/lapack.err")"
 refuses renormed "$data/own_changes.pt2" 'scales rows of its parameter words.weight .*max_norm'
 # Mutants: tpgen makes a program of each or refuses it in one line, and so does the runtime that reads it.
 mutants=${MUTANTS:-${SOAK:+100000}}

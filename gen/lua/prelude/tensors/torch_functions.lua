@@ -176,6 +176,39 @@ method("det", function(input) return operator("linalg_det", {A = input}) end)
 method("logdet", function(input) return operator("logdet", {self = input}) end)
 --- F.inverse(input): see `F.det`.
 method("inverse", function(input) return operator("linalg_inv", {A = input}) end)
+--- F.linalg_cholesky(input, upper = false): the lower triangle whose product with its transposed one is the matrix.
+define("linalg_cholesky", function(input, upper)
+  return operator("linalg_cholesky", {A = tensor(input, "input"), upper = upper})
+end)
+--- F.linalg_solve(A, B, left = true): x with `A x = B`, or with `x A = B` where not `left`.
+define("linalg_solve", function(A, B, left)
+  return operator("linalg_solve", {A = tensor(A, "A"), B = tensor(B, "B"), left = left})
+end)
+--- F.linalg_qr(A, mode = "reduced"): Q and R. mode: `"reduced"`; `"r"`: only R; `"complete"`: if no matrix has more rows than
+--- columns.
+define("linalg_qr", function(A, mode) return operator("linalg_qr", {A = tensor(A, "A"), mode = mode}) end)
+--- F.linalg_eigh(input, UPLO = "L"): eigenvalues of symmetric matrices, ascending, and eigenvectors in columns. UPLO: the triangle
+--- that is read, `"L"` or `"U"`. On CPUs only, by LAPACK.
+define("linalg_eigh", function(input, UPLO) return operator("linalg_eigh", {self = tensor(input, "input"), UPLO = UPLO}) end)
+--- F.linalg_eigvalsh(input, UPLO = "L"): the eigenvalues of `F.linalg_eigh`.
+define("linalg_eigvalsh", function(input, UPLO)
+  return operator("linalg_eigvalsh", {self = tensor(input, "input"), UPLO = UPLO})
+end)
+--- F.linalg_svd(A, full_matrices = true): U, the singular values and V, transposed. On CPUs only, by LAPACK.
+define("linalg_svd", function(A, full_matrices)
+  return operator("linalg_svd", {A = tensor(A, "A"), full_matrices = full_matrices})
+end)
+--- F.linalg_svdvals(A): the singular values of `F.linalg_svd`.
+define("linalg_svdvals", function(A) return operator("linalg_svdvals", {A = tensor(A, "A")}) end)
+--- F.linalg_pinv(input, atol?, rtol?, hermitian = false): the pseudo-inverse by `F.linalg_svd`. Values of at most the greater one of
+--- atol and rtol times the greatest count as 0.
+define("linalg_pinv", function(input, atol, rtol, hermitian)
+  return operator("linalg_pinv", {self = tensor(input, "input"), atol = atol, rtol = rtol, hermitian = hermitian})
+end)
+--- F.linalg_matrix_rank(input, atol?, rtol?, hermitian = false): how many singular values do not count as 0, as in `F.linalg_pinv`.
+define("linalg_matrix_rank", function(input, atol, rtol, hermitian)
+  return operator("linalg_matrix_rank", {input = tensor(input, "input"), atol = atol, rtol = rtol, hermitian = hermitian})
+end)
 
 -- ---------------------------------------------------------------------------------- along dimensions
 
