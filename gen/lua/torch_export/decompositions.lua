@@ -51,7 +51,11 @@ local function is_upper(uplo, who)
   return uplo == "U"
 end
 operators.linalg_eigh = function(a) return eigh(a.self or a.A, "linalg.eigh", is_upper(a.UPLO, "linalg.eigh")) end
-operators._linalg_eigh = operators.linalg_eigh
+-- Without vectors nobody reads them.
+operators._linalg_eigh = function(a)
+  local _ = a.compute_v
+  return operators.linalg_eigh(a)
+end
 operators.linalg_eigvalsh = function(a)
   return (eigh(a.self or a.A, "linalg.eigvalsh", is_upper(a.UPLO, "linalg.eigvalsh")))
 end
@@ -82,7 +86,7 @@ local function svd(x, who, full)
     shaped(raw.add(right, turn_right), batch, v, n)
 end
 operators.linalg_svd = function(a) return svd(a.A, "linalg.svd", a.full_matrices ~= false) end
-operators._linalg_svd = function(a) return svd(a.A, "linalg.svd", a.full_matrices) end
+operators._linalg_svd = function(a) return svd(a.A, "linalg.svd", a.full_matrices and a.compute_uv ~= false) end
 -- The older function gives V, not transposed.
 operators.svd = function(a)
   local u, s, vh = svd(a.self, "svd", a.some == false)

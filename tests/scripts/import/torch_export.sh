@@ -6,6 +6,7 @@ local_mpi=yes
 . "$root/tests/scripts/programs.sh"
 plan=plans/torch_export.lua
 data=$golden/torch_export
+cp -r plans/lib "$WORK" # for plans that are made here
 for kind in plain cuda; do
   make_runtime $kind > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime of $kind programs"; }
 done
