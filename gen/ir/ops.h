@@ -94,7 +94,9 @@
 
 /* ------------------------------------------------------------------------------------- products */
 
-OP(matmul,         "equation",             "a|b",          matmul_grad,        "", "", "*",
+/* float8: its operands, and those of its gradients, are rounded to float8, with a scale for each
+   tensor, 1, or for each row of terms, 2: float8.c. */
+OP(matmul,         "equation",             "a|b",          matmul_grad,        "float8", "", "*",
    .product = true, .sign = "@")
 
 /* --------------------------------------------------------------------------- element by element */
@@ -183,6 +185,13 @@ OP(logical_or,     "...,...->...:bool",    "",             no_grad,            "
 OP(logical_not,    "...->...:bool",        "",             no_grad,            "", "!$a", "")
 OP(cast,           "...->...",             "a|a:max|a:min", cast_grad,         "", "$a", "",
    .type = "given", .elements = ALL_OF_FIRST)
+/* The largest magnitude; the factor with which numbers up to a fill the range of float8; and the
+   numbers a times the factor b, rounded to float8. */
+OP(amax_abs,       "...D->...:max",        "",             no_grad,            "", "fabsf($a)", "")
+OP(float8_scale,   "...->...",             "",             no_grad,     "e5m2 power_of_2",
+   "float8_scale($a, $e5m2, $power_of_2)", "", .type = "f32")
+OP(to_float8,      "...,...->...",         "",             no_grad,            "e5m2",
+   "to_float8($a * $b, $e5m2)", "", .type = "given")
 /* The values a. A step takes buffer b $s of the way to them, or `balances`: balance_buffers.c. */
 OP(running,        "...,...->...",         "a|a:max|a:min", running_grad,      "balances", "$a", "",
    .type = "a")
