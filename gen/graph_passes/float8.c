@@ -23,7 +23,7 @@ enum { BY_TENSOR = 1, BY_ROW };
 struct rounded {
   int value, made, inverse;
   unsigned over;
-  bool e5m2;
+  bool wide;
 };
 
 struct float8 {
@@ -139,16 +139,16 @@ static int largest_magnitude(const struct float8 *f, int value, unsigned over)
   return pending ? added(f, op, op.to, value, ".amax") : largest;
 }
 
-static struct rounded rounded(struct float8 *f, int value, unsigned over, bool e5m2)
+static struct rounded rounded(struct float8 *f, int value, unsigned over, bool wide)
 {
   for (int i = 0; i < f->ndone; i++) {
     const struct rounded *r = &f->done[i];
-    if (r->value == value && r->over == over && r->e5m2 == e5m2) return *r;
+    if (r->value == value && r->over == over && r->wide == wide) return *r;
   }
   int largest = largest_magnitude(f, value, over);
   struct layout layout = graph->value[largest].layout;
   struct op op = {.kind = OP_float8_scale, .nin = 1, .in = {largest}};
-  set_number(&op, "e5m2", e5m2);
+  set_number(&op, "wide", wide);
   set_number(&op, "power_of_2", f->how == BY_ROW);
   int scale = added(f, op, layout, value, ".scale");
   struct op one = {.kind = OP_full, .type = F32, .scalar = 1};
@@ -157,14 +157,14 @@ static struct rounded rounded(struct float8 *f, int value, unsigned over, bool e
   one.phase = f->op.phase;
   int number = append_op_shaped(one, (struct shape){0});
   graph->value[number].placed = true;
-  struct rounded r = {.value = value, .over = over, .e5m2 = e5m2};
+  struct rounded r = {.value = value, .over = over, .wide = wide};
   op = (struct op){.kind = OP_div, .nin = 2, .in = {number, scale}};
   r.inverse = added(f, op, layout, value, ".inverse_scale");
   op = (struct op){.kind = OP_to_float8,
                    .nin = 2,
                    .in = {value, spread_over(f, scale, over, value)},
-                   .type = !target->float8 ? BF16 : e5m2 ? E5M2 : E4M3};
-  set_number(&op, "e5m2", e5m2);
+                   .type = !target->float8 ? BF16 : wide ? E5M2 : E4M3};
+  set_number(&op, "wide", wide);
   r.made = added(f, op, graph->value[value].layout, value, ".float8");
   GROW(f->done, f->ndone, f->room);
   return f->done[f->ndone++] = r;

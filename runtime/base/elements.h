@@ -68,12 +68,12 @@ ELEMENT float smaller(float a, float b)
     initializer(omp_priv = INFINITY)
 #endif
 
-// float8: E5M2 with two bits after the point, up to 57344, else E4M3 with three, up to 448. The factor
+// float8: E4M3 with three bits after the point, up to 448; wide: E5M2 with two, up to 57344. The factor
 // with which numbers up to `largest` fill the range, as torchao has it, rounded down to a power of 2
 // where that is asked for.
-ELEMENT float float8_scale(float largest, int e5m2, int power_of_2)
+ELEMENT float float8_scale(float largest, int wide, int power_of_2)
 {
-  const float scale = (e5m2 ? 57344.0f : 448.0f) / larger(largest, 1e-12f);
+  const float scale = (wide ? 57344.0f : 448.0f) / larger(largest, 1e-12f);
   uint32_t bits;
   float power;
   memcpy(&bits, &scale, sizeof bits);
@@ -84,17 +84,17 @@ ELEMENT float float8_scale(float largest, int e5m2, int power_of_2)
 
 // The nearest number of float8, ties to even: the largest one for all that is beyond it. What is added
 // and taken away has as its last bit the step between numbers of float8 of x's size.
-ELEMENT float to_float8(float x, int e5m2)
+ELEMENT float to_float8(float x, int wide)
 {
-  const float most = e5m2 ? 57344.0f : 448.0f, y = x > most ? most : x < -most ? -most : x;
-  const uint32_t least = e5m2 ? 0x38800000 : 0x3c800000; // 2^-14, 2^-6
+  const float most = wide ? 57344.0f : 448.0f, y = x > most ? most : x < -most ? -most : x;
+  const uint32_t least = wide ? 0x38800000 : 0x3c800000; // 2^-14, 2^-6
   uint32_t bits;
   float power;
   memcpy(&bits, &y, sizeof bits);
   bits &= 0x7f800000;
   if (bits < least) bits = least;
   memcpy(&power, &bits, sizeof power);
-  const float rounder = power * (e5m2 ? 3145728.0f : 1572864.0f); // 1.5 2^21, 1.5 2^20
+  const float rounder = power * (wide ? 3145728.0f : 1572864.0f); // 1.5 2^21, 1.5 2^20
   return (y + rounder) - rounder;
 }
 #ifdef __cplusplus
