@@ -29,6 +29,31 @@ static int64_t workspace_of_all(const struct op *op)
   return bytes < target->most_workspace ? bytes : target->most_workspace;
 }
 
+/* The room for operands of a product of float8, which the library may take only transposed. */
+static int64_t copies_of(const struct op *op)
+{
+  enum { ALIGNED = 256 };
+  int64_t bytes = 0;
+  if (op->kind != OP_matmul || type_bytes(graph->value[op->in[0]].type) != 1) return 0;
+  for (int i = 0; i < 2; i++)
+    bytes += (elements(local_shape(op->in[i], 0)) + ALIGNED - 1) / ALIGNED * ALIGNED;
+  return bytes;
+}
+
+int64_t product_copies(void)
+{
+  int64_t most = 0;
+  for (int i = 0; i < graph->nfunction && target->most_workspace; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      int64_t bytes = copies_of(op->kind == OP_epilogue ? &graph->op[op->body[0]] : op);
+      for (int j = 0; j < op->nbody && op->kind == OP_products; j++)
+        bytes += copies_of(&graph->op[op->body[j]]);
+      if (most < bytes) most = bytes;
+    }
+  return most;
+}
+
 int64_t product_workspace(void)
 {
   int64_t most = 0;
@@ -41,7 +66,7 @@ int64_t product_workspace(void)
                                                 : 0;
       if (most < bytes) most = bytes;
     }
-  return most;
+  return most ? (most + 255) / 256 * 256 + product_copies() : 0;
 }
 
 int64_t held_elements(enum role role, int rank)

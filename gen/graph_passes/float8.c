@@ -151,14 +151,8 @@ static struct rounded rounded(struct float8 *f, int value, unsigned over, bool w
   set_number(&op, "wide", wide);
   set_number(&op, "power_of_2", f->how == BY_ROW);
   int scale = added(f, op, layout, value, ".scale");
-  struct op one = {.kind = OP_full, .type = F32, .scalar = 1};
-  one.module = f->op.module;
-  one.line = f->op.line;
-  one.phase = f->op.phase;
-  int number = append_op_shaped(one, (struct shape){0});
-  graph->value[number].placed = true;
   struct rounded r = {.value = value, .over = over, .wide = wide};
-  op = (struct op){.kind = OP_div, .nin = 2, .in = {number, scale}};
+  op = (struct op){.kind = OP_inverse_scale, .nin = 1, .in = {scale}};
   r.inverse = added(f, op, layout, value, ".inverse_scale");
   op = (struct op){.kind = OP_to_float8,
                    .nin = 2,

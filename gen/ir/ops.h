@@ -185,11 +185,13 @@ OP(logical_or,     "...,...->...:bool",    "",             no_grad,            "
 OP(logical_not,    "...->...:bool",        "",             no_grad,            "", "!$a", "")
 OP(cast,           "...->...",             "a|a:max|a:min", cast_grad,         "", "$a", "",
    .type = "given", .elements = ALL_OF_FIRST)
-/* The largest magnitude; the factor with which numbers up to a fill the range of float8; and the
-   numbers a times the factor b, rounded to float8. wide: E5M2, else E4M3. */
+/* The largest magnitude; the factor with which numbers up to a fill the range of float8, and 1 over
+   it, which products take; and the numbers a times the factor b, rounded to float8. wide: E5M2, else
+   E4M3. */
 OP(amax_abs,       "...D->...:max",        "",             no_grad,            "", "fabsf($a)", "")
 OP(float8_scale,   "...->...",             "",             no_grad,     "wide power_of_2",
-   "float8_scale($a, $wide, $power_of_2)", "", .type = "f32")
+   "float8_scale($a, $wide, $power_of_2)", "", .type = "f32", .cheap = COSTLY)
+OP(inverse_scale,  "...->...", "", no_grad, "", "1 / $a", "", .cheap = COSTLY)
 OP(to_float8,      "...,...->...",         "",             no_grad,            "wide",
    "to_float8($a * $b, $wide)", "", .type = "given")
 /* The values a. A step takes buffer b $s of the way to them, or `balances`: balance_buffers.c. */
