@@ -199,8 +199,8 @@ static char *table_call_text(const struct product *p)
   char *operands = text("&product.%s, %s, %s, %s", name, product_address(p, GEMM_C),
                         product_address(p, w.a), product_address(p, w.b));
   if (p->then && p->then->function == OP_mul)
-    return text("multiply(%s, %s, %s, %s);", operands, w.adds, c_name(p->then->scale[w.a == GEMM_B]),
-                c_name(p->then->scale[w.a == GEMM_A]));
+    return text("multiply(%s, %s, %s, %s);", operands, w.adds,
+                c_name(p->then->scale[w.a == GEMM_B]), c_name(p->then->scale[w.a == GEMM_A]));
   if (p->then) {
     /* ", m->w.up.bias, up": the bias, or its gradient, and gelu's input, which has the layout of
        the result. */

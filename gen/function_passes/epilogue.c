@@ -282,8 +282,8 @@ static void give_slopes(const int *readers, struct function *f, int k)
 
 /* ------------------------------------------------------------------------ the scales of float8 */
 
-/* The operation of the kernel that alone reads the value, and multiplies it by a number or casts it;
-   or NONE. */
+/* The operation in the kernel that multiplies the value by a number, or casts it, if nothing else
+   reads the value; or NONE. */
 static int goes_on(const int *readers, const struct op *group, int value, enum op_kind kind)
 {
   for (int n = 0; n < group->nbody && readers[value] == 1; n++) {

@@ -157,7 +157,9 @@ static struct rounded rounded(struct float8 *f, int value, unsigned over, bool w
   op = (struct op){.kind = OP_to_float8,
                    .nin = 2,
                    .in = {value, spread_over(f, scale, over, value)},
-                   .type = !target->float8 ? BF16 : wide ? E5M2 : E4M3};
+                   .type = !target->float8 ? BF16
+                           : wide          ? E5M2
+                                           : E4M3};
   set_number(&op, "wide", wide);
   r.made = added(f, op, graph->value[value].layout, value, ".float8");
   GROW(f->done, f->ndone, f->room);
@@ -218,8 +220,9 @@ static int product_of_rounded(struct float8 *f)
   for (int i = 0; i < 2; i++) {
     const unsigned all = (1u << strlen(f->letters[i])) - 1;
     bool is_gradient = f->op.phase == BACKWARD && i == 0;
-    r[i] = f->how == BY_TENSOR ? rounded(f, f->op.in[i], all, is_gradient)
-                               : rounded(f, f->op.in[i], lacking(f->letters[i], f->letters[2]), false);
+    r[i] = f->how == BY_TENSOR
+               ? rounded(f, f->op.in[i], all, is_gradient)
+               : rounded(f, f->op.in[i], lacking(f->letters[i], f->letters[2]), false);
   }
   struct op op = f->op;
   for (int i = 0; i < 2; i++) op.in[i] = r[i].made;

@@ -94,8 +94,7 @@
 
 /* ------------------------------------------------------------------------------------- products */
 
-/* float8: its operands, and those of its gradients, are rounded to float8, with a scale for each
-   tensor, 1, or for each row of terms, 2: float8.c. */
+/* float8: rounded to it, with a scale for each tensor, 1, or for each row of terms, 2: float8.c. */
 OP(matmul,         "equation",             "a|b",          matmul_grad,        "float8", "", "*",
    .product = true, .sign = "@")
 
@@ -185,15 +184,6 @@ OP(logical_or,     "...,...->...:bool",    "",             no_grad,            "
 OP(logical_not,    "...->...:bool",        "",             no_grad,            "", "!$a", "")
 OP(cast,           "...->...",             "a|a:max|a:min", cast_grad,         "", "$a", "",
    .type = "given", .elements = ALL_OF_FIRST)
-/* The largest magnitude; the factor with which numbers up to a fill the range of float8, and 1 over
-   it, which products take; and the numbers a times the factor b, rounded to float8. wide: E5M2, else
-   E4M3. */
-OP(amax_abs,       "...D->...:max",        "",             no_grad,            "", "fabsf($a)", "")
-OP(float8_scale,   "...->...",             "",             no_grad,     "wide power_of_2",
-   "float8_scale($a, $wide, $power_of_2)", "", .type = "f32", .cheap = COSTLY)
-OP(inverse_scale,  "...->...", "", no_grad, "", "1 / $a", "", .cheap = COSTLY)
-OP(to_float8,      "...,...->...",         "",             no_grad,            "wide",
-   "to_float8($a * $b, $wide)", "", .type = "given")
 /* The values a. A step takes buffer b $s of the way to them, or `balances`: balance_buffers.c. */
 OP(running,        "...,...->...",         "a|a:max|a:min", running_grad,      "balances", "$a", "",
    .type = "a")
@@ -315,6 +305,7 @@ OP(merge,          "...,...,...,...->...", "ac|a:max|c:max|a:min|c:min", no_grad
 OP(merge_logs,     "...,...->...",         "a:max|b:max|a:min|b:min", no_grad, "",
    "$a > $b ? $a + log1pf(expf($b - $a)) : $b > -3e38f ? $b + log1pf(expf($a - $b)) : $b", "")
 #include "ir/generate_ops.h"
+#include "ir/float8_ops.h"
 OP(conv2d,         "n(gc)y!x!,(go)ck!l!->n(go)p!q!", "a|b", conv2d_grad,
    "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq", .type = "f32")
 /* Also a transposed convolution, of the plan's. */

@@ -16,7 +16,7 @@ struct epilogue {
   int bias;              /* added first; or, with `summed`, its gradient, which is an output */
   int kept;              /* the input of gelu: stored, or for the gradient read */
   int summed;            /* the value summed into bias: the result, or an operand, over the terms */
-  int scale[2];          /* of products of float8: the numbers by which the operands are multiplied */
+  int scale[2]; /* of products of float8: the numbers by which the operands are multiplied */
   int result;
 };
 

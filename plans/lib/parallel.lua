@@ -44,8 +44,8 @@ function M.open(args)
   end
 
   -- float32, or tf32: float32 whose products may round what they take; or bfloat16: weights and what
-  -- the optimizer keeps of them are float32, and the model computes in bfloat16; or float8: so, and the
-  -- products of the layers take float8. What is before the layers and behind them, as the head, does not.
+  -- the optimizer keeps of them are float32, and the model computes in bfloat16. float8: as bfloat16,
+  -- and the products of the layers take float8; the head does not.
   p.dtype = args.dtype
 
   p.hybrid = p.dp_replicate > 1 and p.dp_shard > 1

@@ -68,9 +68,9 @@ ELEMENT float smaller(float a, float b)
     initializer(omp_priv = INFINITY)
 #endif
 
-// float8: E4M3 with three bits after the point, up to 448; wide: E5M2 with two, up to 57344. The factor
-// with which numbers up to `largest` fill the range, as torchao has it, rounded down to a power of 2
-// where that is asked for.
+// float8: E4M3 with three bits after the point, up to 448; wide: E5M2 with two, up to 57344. The
+// factor with which numbers up to `largest` fill the range, as torchao has it, rounded down to a
+// power of 2 where that is asked for.
 ELEMENT float float8_scale(float largest, int wide, int power_of_2)
 {
   const float scale = (wide ? 57344.0f : 448.0f) / larger(largest, 1e-12f);
@@ -82,8 +82,8 @@ ELEMENT float float8_scale(float largest, int wide, int power_of_2)
   return power_of_2 && scale == scale ? power : scale;
 }
 
-// The nearest number of float8, ties to even: the largest one for all that is beyond it. What is added
-// and taken away has as its last bit the step between numbers of float8 of x's size.
+// The nearest number of float8, ties to even; numbers beyond the largest become the largest. The
+// last bit of `rounder` is the distance between neighbours in float8 at x: adding it rounds.
 ELEMENT float to_float8(float x, int wide)
 {
   const float most = wide ? 57344.0f : 448.0f, y = x > most ? most : x < -most ? -most : x;

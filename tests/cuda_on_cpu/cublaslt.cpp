@@ -1,5 +1,6 @@
-// A stand-in for CUDA, for tests only: cuBLASLt over CBLAS, for float32, bfloat16 and float8. Of float8 it takes,
-// as a GPU of compute capability 9 does, only aligned operands whose terms are side by side.
+// A stand-in for CUDA, for tests only: cuBLASLt over CBLAS, for float32, bfloat16 and float8. Of
+// float8 it takes, as a GPU of compute capability 9 does, only aligned operands whose terms are
+// side by side.
 //
 // Its heuristics return one algorithm, which records the request: cublasLtMatmul accepts it for
 // that product alone, with matrices of the requested alignment. It overwrites the workspace that it
@@ -158,9 +159,10 @@ struct matrix {
       }
       for (long long i = 0; i < is.rows; i++) {
         const char *at_element = element(of, i, j);
-        const float y = size == 1 ? cuda_on_cpu_float8((unsigned char)*at_element,
-                                                       is.type == CUDA_R_8F_E4M3 ? __NV_E4M3 : __NV_E5M2)
-                                  : read_number(at_element, size);
+        const float y = size == 1
+                            ? cuda_on_cpu_float8((unsigned char)*at_element,
+                                                 is.type == CUDA_R_8F_E4M3 ? __NV_E4M3 : __NV_E5M2)
+                            : read_number(at_element, size);
         x[(size_t)(j * is.rows + i)] = tf32 ? rounded(y, 10) : y;
       }
     }
@@ -553,8 +555,9 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *operation,
   if (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_FAST_TF32)
     fail(call, "compute type %d; the stand-in computes in 32F, and in TF32", (int)compute);
   if (scale != CUDA_R_32F) fail(call, "scale type %d", (int)scale);
-  *operation = new_one(cublasLtOperation{compute, CUBLAS_OP_N, CUBLAS_OP_N,
-                                         CUBLASLT_EPILOGUE_DEFAULT, nullptr, nullptr, 0, 0, nullptr, nullptr});
+  *operation =
+      new_one(cublasLtOperation{compute, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT,
+                                nullptr, nullptr, 0, 0, nullptr, nullptr});
   return CUBLAS_STATUS_SUCCESS;
 }
 

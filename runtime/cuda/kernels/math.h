@@ -9,8 +9,8 @@
 // row. RELU, GELU: that function of the sum; gelu in its tanh form. KEPT: also stores the argument
 // of gelu in another matrix like c. GELU_BACK: the result times gelu's derivative at the kept
 // argument. SUMS: also stores the sum of all rows of this. SUMS_OF_A, SUMS_OF_B: c is the plain
-// product; also stores the sum over k of a, of length m, or of b, of length n. SCALED: times the two
-// numbers in the places of bias and kept.
+// product; also stores the sum over k of a, of length m, or of b, of length n. SCALED: times the
+// two numbers in the places of bias and kept.
 enum epilogue {
   NOTHING_MORE,
   BIAS,

@@ -5,8 +5,8 @@
 // A^T, so its A is our b and its B is our a. cuBLASLt's heuristics choose the algorithm of each
 // product once, the same on all ranks with the same GPU; it sums in one order, so that runs repeat
 // bit for bit. If they have no algorithm with an epilogue, kernels of this file compute the
-// epilogue. If they have none of float8 for operands as they are stored, as before compute capability
-// 10, a kernel transposes those whose terms are not side by side.
+// epilogue. If they have none of float8 for operands as they are stored, as before compute
+// capability 10, a kernel transposes those whose terms are not side by side.
 #include <cublasLt.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@
       fail_call(__FILE__, __LINE__, #call, cublasLtGetStatusString(error_));                       \
   } while (0)
 
-enum { ALIGNED = 16, BLOCK = 256 }; // bytes, required by the fast algorithms; threads
+enum { ALIGNED = 16, BLOCK = 256 };     // bytes, required by the fast algorithms; threads
 enum { TILE = 64, COPY_ALIGNED = 256 }; // bytes: the side of what a block transposes
 
 struct prepared {
@@ -29,8 +29,8 @@ struct prepared {
   cublasLtMatrixLayout_t a, b, c;
   cublasLtMatmulAlgo_t aligned, any; // for matrices with that alignment, and for any
   bool takes_any;
-  char text[96]; // a description of the product
-  bool apart;    // kernels compute the epilogue
+  char text[96];           // a description of the product
+  bool apart;              // kernels compute the epilogue
   bool copies_a, copies_b; // of float8: the operand is transposed before
 };
 
@@ -45,7 +45,10 @@ static uint32_t bytes_of(enum type t)
 
 static cudaDataType_t library_type(enum type t)
 {
-  return t == E4M3 ? CUDA_R_8F_E4M3 : t == E5M2 ? CUDA_R_8F_E5M2 : t == BF16 ? CUDA_R_16BF : CUDA_R_32F;
+  return t == E4M3   ? CUDA_R_8F_E4M3
+         : t == E5M2 ? CUDA_R_8F_E5M2
+         : t == BF16 ? CUDA_R_16BF
+                     : CUDA_R_32F;
 }
 
 static const char *name_of(enum type t)
@@ -187,8 +190,8 @@ static void fail_product(const struct product *p, const char *why)
   fail_call(__FILE__, __LINE__, "cublasLtMatmulAlgoGetHeuristic", text);
 }
 
-// Of float8 there are algorithms for aligned matrices alone, before compute capability 10 for those
-// whose terms are side by side.
+// All algorithms of float8 need aligned matrices. Before compute capability 10 they also need the
+// terms of each operand side by side.
 static void prepare_float8(const struct product *p, struct prepared *made)
 {
   describe(p, made);
@@ -198,7 +201,8 @@ static void prepare_float8(const struct product *p, struct prepared *made)
   made->copies_b = p->b == 'n';
   describe(p, made);
   if (!choose(p, made, ALIGNED, &made->aligned))
-    fail_product(p, "cuBLASLt has no algorithm: float8 takes a GPU of compute capability 8.9 or more");
+    fail_product(p,
+                 "cuBLASLt has no algorithm: float8 takes a GPU of compute capability 8.9 or more");
 }
 
 static struct prepared *prepare(const struct product *p)
@@ -361,10 +365,9 @@ static char *transposed(char *to, const void *from, int rows, int columns, int l
 {
   const dim3 blocks((unsigned)(columns + TILE - 1) / TILE, (unsigned)(rows + TILE - 1) / TILE);
   const long bytes = (long)rows * columns;
-  for (int i = 0; i < (batch ? batch : 1); i++)
-    LAUNCH(transpose_bytes, blocks, BLOCK, stream)
-    ((unsigned char *)to + i * bytes, (const unsigned char *)from + i * step, rows, columns,
-     ld ? ld : columns);
+  for (int i = 0; i < (batch ? batch : 1); i++) LAUNCH(transpose_bytes, blocks, BLOCK, stream)
+  ((unsigned char *)to + i * bytes, (const unsigned char *)from + i * step, rows, columns,
+   ld ? ld : columns);
   const long all = bytes * (batch ? batch : 1);
   return to + (all + COPY_ALIGNED - 1) / COPY_ALIGNED * COPY_ALIGNED;
 }

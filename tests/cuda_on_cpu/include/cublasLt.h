@@ -1,6 +1,6 @@
-// A stand-in for CUDA that exists for tests only: cuBLASLt over CBLAS, of float32, bfloat16 and float8.
-// Declared here is all that it does; an argument that it cannot honour ends the program with a
-// message.
+// A stand-in for CUDA that exists for tests only: cuBLASLt over CBLAS, of float32, bfloat16 and
+// float8. Declared here is all that it does; an argument that it cannot honour ends the program
+// with a message.
 #ifndef CUDA_ON_CPU_CUBLASLT_H
 #define CUDA_ON_CPU_CUBLASLT_H
 

@@ -1,5 +1,5 @@
-// A stand-in for CUDA that exists for tests only: conversions to float8, in place of <cuda_fp8.h>. Codes without
-// their sign are in the order of their numbers, so the nearest is found among them.
+// A stand-in for CUDA that exists for tests only: conversions to float8, in place of <cuda_fp8.h>.
+// Codes without their sign are in the order of their numbers, so the nearest is found among them.
 #ifndef CUDA_ON_CPU_CUDA_FP8_H
 #define CUDA_ON_CPU_CUDA_FP8_H
 
@@ -14,7 +14,8 @@ static inline float cuda_on_cpu_float8(unsigned char code, __nv_fp8_interpretati
   const int bits = type == __NV_E4M3 ? 3 : 2, bias = type == __NV_E4M3 ? 7 : 15;
   const int exponent = (code & 127) >> bits, fraction = code & ((1 << bits) - 1);
   const bool is_nan = type == __NV_E4M3 ? (code & 127) == 127 : exponent == 31 && fraction;
-  const float one = exponent ? 1.0f : 0.0f, last = ldexpf(1, (exponent ? exponent : 1) - bias - bits);
+  const float one = exponent ? 1.0f : 0.0f,
+              last = ldexpf(1, (exponent ? exponent : 1) - bias - bits);
   float x = (one * (float)(1 << bits) + (float)fraction) * last;
   if (type == __NV_E5M2 && exponent == 31) x = INFINITY;
   if (is_nan) x = NAN;
@@ -22,7 +23,8 @@ static inline float cuda_on_cpu_float8(unsigned char code, __nv_fp8_interpretati
 }
 
 // To the nearest, of two as near to the one with the even code.
-static inline __nv_fp8_storage_t __nv_cvt_float_to_fp8(const float x, const __nv_saturation_t beyond,
+static inline __nv_fp8_storage_t __nv_cvt_float_to_fp8(const float x,
+                                                       const __nv_saturation_t beyond,
                                                        const __nv_fp8_interpretation_t type)
 {
   static_assert(__NV_SATFINITE == 1, "only what saturates is here");

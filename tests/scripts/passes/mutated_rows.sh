@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every word of a row is tested: rows of gen/ir/ops.h, row_ops.h and generate_ops.h are broken on purpose, one at a time, and the exhaustive
+# Every word of a row is tested: rows of gen/ir/ops.h, row_ops.h, generate_ops.h and float8_ops.h are broken on purpose, one at a time, and the exhaustive
 # tests must notice: test_rule, that a sharding which a row allows is wrong, or test_offers, that a correct
 # sharding is not offered. unit.rule and unit.offers show that both pass for the rows as they are.
 . "$(dirname "$0")/../common.sh"
@@ -84,7 +84,7 @@ compile_rows() { "$cc" "${flags[@]}" -I"$WORK" -Igen -c "$WORK/ops_table.c" -o "
 # A "-" stands for nothing.
 break_row() {
   local done=1 file
-  for file in ops.h row_ops.h generate_ops.h; do ! break_row_of $file "$@" || done=0; done
+  for file in ops.h row_ops.h generate_ops.h float8_ops.h; do ! break_row_of $file "$@" || done=0; done
   return $done
 }
 break_row_of() {
