@@ -305,7 +305,6 @@ OP(merge,          "...,...,...,...->...", "ac|a:max|c:max|a:min|c:min", no_grad
 OP(merge_logs,     "...,...->...",         "a:max|b:max|a:min|b:min", no_grad, "",
    "$a > $b ? $a + log1pf(expf($b - $a)) : $b > -3e38f ? $b + log1pf(expf($a - $b)) : $b", "")
 #include "ir/generate_ops.h"
-#include "ir/float8_ops.h"
 OP(conv2d,         "n(gc)y!x!,(go)ck!l!->n(go)p!q!", "a|b", conv2d_grad,
    "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq", .type = "f32")
 /* Also a transposed convolution, of the plan's. */
