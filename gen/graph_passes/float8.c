@@ -149,7 +149,7 @@ static struct rounded rounded(struct float8 *f, int value, unsigned over, bool w
   struct layout layout = graph->value[largest].layout;
   struct op op = {.kind = OP_float8_scale, .nin = 1, .in = {largest}};
   set_number(&op, "wide", wide);
-  set_number(&op, "power_of_2", f->how == BY_ROW);
+  set_number(&op, "power", f->how == BY_ROW);
   int scale = added(f, op, layout, value, ".scale");
   struct rounded r = {.value = value, .over = over, .wide = wide};
   op = (struct op){.kind = OP_inverse_scale, .nin = 1, .in = {scale}};

@@ -365,7 +365,7 @@ static double to_nearest_float8(double x, int64_t wide)
 static bool element_of_float8(const struct op *op, const double *x, double *y)
 {
   if (op->kind == OP_float8_scale)
-    *y = scale_of_float8(x[0], number_of(op, "wide"), number_of(op, "power_of_2"));
+    *y = scale_of_float8(x[0], number_of(op, "wide"), number_of(op, "power"));
   else if (op->kind == OP_to_float8)
     *y = to_nearest_float8(x[0] * x[1], number_of(op, "wide"));
   return op->kind == OP_float8_scale || op->kind == OP_to_float8;
