@@ -1,7 +1,7 @@
 -- Distillation: a language model of causal_lm.lua learns what a larger one says of each next token, beside the token itself.
 -- The teacher is frozen, without dropout, and laid out as the student is:
 --
---   tpgen plans/distill.lua -o out/ -D config=Qwen2.5-0.5B/config.json -D teacher=Qwen2.5-7B/config.json -D tp=2 -D masked=true
+--   tpgen plans/distill.lua -o out/ -D config=Qwen2.5-0.5B/config.json -D teacher=Qwen2.5-7B/config.json -D tp=2
 --   out/run.sh --weights Qwen2.5-0.5B --weights teacher=Qwen2.5-7B --data chat.jsonl --export tuned
 --
 -- tpgen plans/distill.lua --help lists the settings.

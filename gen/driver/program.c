@@ -398,6 +398,19 @@ static bool is_of_texts(const struct value *v)
          v->init.a == 0;
 }
 
+/* Whether it is labels that may be -100: its range has this number, or a loss ignores it. */
+static bool is_of_labels(int id)
+{
+  static const int IGNORED = -100;
+  const struct value *v = &graph->value[id];
+  if (v->init.kind == INIT_UNIFORM && (int)v->init.a == IGNORED) return true;
+  for (int i = 0; i < graph->nindex_use; i++) {
+    const struct index_use *use = &graph->index_use[i];
+    if (use->input == id && use->ignores && use->ignored == IGNORED && use->below > 0) return true;
+  }
+  return false;
+}
+
 /* Whether it is 0 or 1 for each place of texts of one row, or for each sample of two rows. */
 static bool goes_with(const struct value *v, const struct value *input)
 {
@@ -406,22 +419,29 @@ static bool goes_with(const struct value *v, const struct value *input)
   return v->shape.ndim == 1 && v->shape.size[0] == input->shape.size[0];
 }
 
+/* Whether a token ends documents: of a conversation it would end parts of one. */
+static bool cuts_documents(void)
+{
+  for (int i = 0; i < graph->nop; i++)
+    if (graph->op[i].kind == OP_documents) return true;
+  return false;
+}
+
 /* An input with the program's tokens and one, of the same shape, with labels that may be -100; and
    perhaps one of 0 and 1, which says where texts end, or of pairs that they are one answer and its
    rating. Files give other inputs, which only go with pairs. */
 struct text_inputs text_inputs(void)
 {
-  static const double IGNORED = -100;
   if (all_stages()) return all_stages()->text;
   const struct value *input = NULL, *target = NULL, *binary = NULL;
   int others = 0;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     if (v->role != BATCH) continue;
-    if (!input && is_of_texts(v))
-      input = v;
-    else if (v->init.kind == INIT_UNIFORM && v->init.a == IGNORED && !target)
+    if (!target && is_of_labels(i))
       target = v;
+    else if (!input && is_of_texts(v))
+      input = v;
     else if (v->init.kind == INIT_UNIFORM && v->init.a == 0 && v->init.b == 2 && !binary)
       binary = v;
     else
@@ -436,6 +456,7 @@ struct text_inputs text_inputs(void)
     binary = NULL;
   }
   if (!pairs && (others || graph->loss == NONE)) return (struct text_inputs){0};
+  if (!binary && cuts_documents()) return (struct text_inputs){0};
   return (struct text_inputs){.rows = pairs ? 2 : 1,
                               .sequence = input->shape.size[input->shape.ndim - 1],
                               .vocabulary = (int64_t)(pairs ? input->init.b : input->init.a),

@@ -500,6 +500,42 @@ static int finish(int value, bool whole, const char *why)
   return out;
 }
 
+/* Whether the value is pending over a rank's dimension of the mesh. */
+static bool is_pending(int value)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (graph->value[value].layout.on[d].kind == PARTIAL) return true;
+  return false;
+}
+
+static bool is_read(int value)
+{
+  for (int k = 0; k < graph->norder; k++)
+    for (int i = 0; i < graph->op[graph->order[k]].nin; i++)
+      if (graph->op[graph->order[k]].in[i] == value) return true;
+  return graph->value[value].is_output;
+}
+
+/* A loss that is a sum over a count of the ranks: the sum becomes whole as the count does, ahead of
+   the quotient, so that one collective serves both. Sums of several batches become whole once. */
+static void finish_sum_of_loss(void)
+{
+  const int made_by = graph->value[graph->loss].op;
+  if (made_by == NONE || plan_options->accumulate > 1 || time_dimension() != NONE) return;
+  const struct op quotient = graph->op[made_by];
+  if (quotient.kind != OP_div || !is_pending(quotient.in[0]) || is_read(graph->loss)) return;
+  const int count = graph->value[quotient.in[1]].op;
+  if (count == NONE || graph->op[count].kind != OP_redistribute) return;
+  if (!is_pending(graph->op[count].in[0])) return;
+  const int whole = finish(quotient.in[0], true, "the loss on every rank");
+  int at = graph->norder - 1;
+  for (; graph->order[at - 1] != made_by; at--) graph->order[at] = graph->order[at - 1];
+  graph->order[at] = made_by;
+  graph->order[at - 1] = graph->value[whole].op;
+  graph->op[made_by].in[0] = whole;
+  graph->value[graph->loss].layout = graph->value[whole].layout;
+}
+
 void propagate(void)
 {
   check_sequence_order();
@@ -509,6 +545,7 @@ void propagate(void)
     graph->value[i].layout = usual_cut_order(graph->value[i].layout);
   propagate_from(0);
   if (graph->loss != NONE) {
+    finish_sum_of_loss();
     graph->loss = finish(graph->loss, true, "the loss on every rank");
     graph->value[graph->loss].role = LOSS;
   }

@@ -161,6 +161,8 @@ struct graph {
   struct custom *custom;
   int nindex_use, index_use_room;
   struct index_use *index_use;
+  int nfitting_use, fitting_use_room;
+  struct index_use *fitting_use; /* while the plan is read: uses that the declared range fits */
   int nasync_tp_result, async_tp_result_room;
   struct async_tp_result *async_tp_result; /* in the order of the functions */
   const char *recomputation; /* what the backward makes again within a given memory, or NULL */

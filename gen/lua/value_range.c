@@ -161,19 +161,33 @@ static void find_taken(const struct op *op, const struct range *in, struct range
   made->uniform &= made->taken;
 }
 
+/* The numbers that files may hold of an input: the declared ones. Labels may be a number that their
+   loss ignores, whatever the plan declares. */
+static struct range range_of_input(int value)
+{
+  const struct value *v = &graph->value[value];
+  struct range r = unknown;
+  if (v->role != BATCH) return unknown;
+  if (v->init.kind == INIT_TOKENS) r = between(0, (int64_t)v->init.a - 1);
+  if (v->init.kind == INIT_UNIFORM) r = between((int64_t)v->init.a, (int64_t)v->init.b - 1);
+  r.taken = r.uniform = is_range_known(r);
+  for (int i = 0; i < graph->nindex_use && is_range_known(r); i++) {
+    const struct index_use *use = &graph->index_use[i];
+    if (use->input != value || !use->ignores) continue;
+    if (use->ignored < r.low || use->ignored > r.high)
+      r = either(r, between(use->ignored, use->ignored));
+  }
+  return r; /* unknown: a file may hold anything */
+}
+
 static struct range range_within(int value, int *asked)
 {
   const struct value *v = &graph->value[value];
   if (is_floating(v->type) || ++*asked > MOST_ASKED) return unknown;
   if (v->op == NONE || v->type == BOOL) {
-    /* The end of randint is not among its numbers, nor is that of tokens. */
-    struct range r = unknown;
     if (v->type == BOOL) return between(0, 1);
-    if (v->role != BATCH || is_floating(v->type)) return unknown;
-    if (v->init.kind == INIT_TOKENS) r = between(0, (int64_t)v->init.a - 1);
-    if (v->init.kind == INIT_UNIFORM) r = between((int64_t)v->init.a, (int64_t)v->init.b - 1);
-    r.taken = r.uniform = is_range_known(r);
-    return r; /* unknown: a file may hold anything */
+    /* The end of randint is not among its numbers, nor is that of tokens. */
+    return range_of_input(value);
   }
   const struct op *op = &graph->op[v->op];
   struct range in[MAX_INPUTS] = {{0}};
@@ -276,10 +290,21 @@ static int input_filled(int value, int64_t ignored)
   return takes ? input_filled(op->in[0], ignored) : NONE;
 }
 
-/* Whether the runtime may fill the labels up where a smaller batch has no samples. */
-static bool is_filled_up(int value, int64_t ignored)
+/* Whether indices are computed of the input's numbers that are not checked, as the declared range
+   fits. Files may then hold nothing else. */
+static bool is_computed_with(int input)
 {
-  return plan_options->last_batch == LAST_SMALLER && input_filled(value, ignored) != NONE;
+  for (int i = 0; i < graph->nfitting_use; i++)
+    if (graph->fitting_use[i].input == input && graph->fitting_use[i].below == 0) return true;
+  return false;
+}
+
+/* Whether the labels may be the number that is ignored, whatever the plan declares: files give
+   them, and the runtime fills them up where a smaller batch has no samples. */
+static bool are_from_files(int value, int64_t ignored)
+{
+  const int input = input_filled(value, ignored);
+  return input != NONE && (plan_options->last_batch == LAST_SMALLER || !is_computed_with(input));
 }
 
 /* filling(integer tensor, the number that labels ignore): the number that fills the labels up, if
@@ -288,7 +313,7 @@ static int filling(lua_State *L)
 {
   const int64_t ignored = luaL_checkinteger(L, 2), fills = filling_of(ignored);
   call_is_unlike();
-  if (fills == ignored || !is_filled_up(argument_value(L, 1), ignored)) return 0;
+  if (fills == ignored || !are_from_files(argument_value(L, 1), ignored)) return 0;
   lua_pushinteger(L, fills);
   return 1;
 }
@@ -301,7 +326,7 @@ static int may_be(lua_State *L)
   int64_t number = luaL_checkinteger(L, 2);
   call_is_unlike();
   lua_pushboolean(L, (number >= r.low && number <= r.high) ||
-                         is_filled_up(argument_value(L, 1), number));
+                         are_from_files(argument_value(L, 1), number));
   return 1;
 }
 
@@ -319,6 +344,40 @@ static int number_of_use(const struct index_use *use)
   GROW(graph->index_use, graph->nindex_use, graph->index_use_room);
   graph->index_use[graph->nindex_use] = *use;
   return graph->nindex_use++;
+}
+
+/* Uses of the input whose declared range fits have to be checked, too, as its files may hold a
+   label that is ignored. */
+static void note_fitting_uses(int input)
+{
+  int kept = 0;
+  for (int i = 0; i < graph->nfitting_use; i++) {
+    const struct index_use use = graph->fitting_use[i];
+    if (use.input == input && use.below > 0)
+      number_of_use(&use);
+    else
+      graph->fitting_use[kept++] = use;
+  }
+  graph->nfitting_use = kept;
+}
+
+static void keep_fitting_use(const struct index_use *use)
+{
+  GROW(graph->fitting_use, graph->nfitting_use, graph->fitting_use_room);
+  graph->fitting_use[graph->nfitting_use++] = *use;
+}
+
+/* Notes the inputs from whose numbers the value is computed: uses with a bound of 0. */
+static void note_computed(int value, int *asked)
+{
+  const struct value *v = &graph->value[value];
+  if (is_floating(v->type) || v->type == BOOL || ++*asked > MOST_ASKED) return;
+  if (v->op == NONE) {
+    if (v->role == BATCH) keep_fitting_use(&(struct index_use){.input = value});
+    return;
+  }
+  const struct op *op = &graph->op[v->op];
+  for (int k = 0; k < op->nin; k++) note_computed(op->in[k], asked);
 }
 
 /* The input that a smaller batch pads, and the number that pads it. */
@@ -342,12 +401,24 @@ static int index_use(lua_State *L)
   struct index_use use = {.line = sandbox->line, .below = luaL_checkinteger(L, 2)};
   use.ignores = !lua_isnil(L, 3);
   use.ignored = use.ignores ? luaL_checkinteger(L, 3) : 0;
-  struct range r = range_of(value);
+  const struct range r = range_of(value);
   call_is_unlike();
-  if (r.low >= 0 && r.high < use.below && !(use.ignores && is_filled_up(value, use.ignored)))
-    return 0;
+  const bool may_be_ignored = use.ignores && are_from_files(value, use.ignored);
+  const bool fits = r.low >= 0 && r.high < use.below;
   use.what = copy_text(luaL_checkstring(L, 4));
   const bool is_input = find_input(value, &use);
+  if (fits && may_be_ignored && is_computed_with(input_filled(value, use.ignored))) {
+    note_padding(value, &use);
+    return 0;
+  }
+  if (fits && !may_be_ignored) {
+    int asked = 0;
+    if (is_input)
+      keep_fitting_use(&use);
+    else
+      note_computed(value, &asked);
+    return 0;
+  }
   if (use.ignores && (!is_input || filling_of(use.ignored) != use.ignored))
     note_padding(value, &use);
   if (!is_input) {
@@ -356,6 +427,7 @@ static int index_use(lua_State *L)
     memset(use.first, 0, sizeof use.first);
   }
   int number = number_of_use(&use);
+  if (may_be_ignored) note_fitting_uses(input_filled(value, use.ignored));
   if (use.input != NONE) return 0;
   lua_pushinteger(L, number);
   return 1;

@@ -181,7 +181,7 @@ build_all() {
 make_samples() { # FILE...
   local folder=${tokenizer:-${weights}} key file
   ((${#text_data[@]} > 0)) ||
-    die "$1: this program learns every token of its data: conversations and texts of a .jsonl file need labels that may be -100 (-D masked=true in tpgen's own plans); --tokens bytes takes its bytes"
+    die "$1: this program takes no conversations and texts: its inputs are not tokens and labels of a loss that ignores -100, or a token ends its documents (-D packed=true in the place of -D documents, in tpgen's own plans); --tokens bytes takes the file's bytes"
   [[ -e ${folder} && ! -d ${folder} ]] && folder=${folder%/*}
   [[ -n ${folder} && -e ${folder}/tokenizer.json ]] ||
     die "$1: texts need a tokenizer: --weights, or --tokenizer, with a folder that has tokenizer.json"

@@ -103,14 +103,14 @@ M.sp = {
 -- Of language models: lib/training.lua.
 M.text = {
   title = "training",
-  {"masked", false, "labels may be -100, which are not learned: what run.sh makes of conversations (--data FILE.jsonl)"},
+  {"masked", false, "only files of samples and conversations are data; without it texts of tokens are, too"},
 }
 
 M.documents = {
   title = "documents",
   {"documents", nil, "the token that ends a document; by default the text is one document", type = "count"},
   {"longest", nil, "with documents: the tokens of the longest one", type = "size"},
-  {"packed", false, "as masked, and a sample is several conversations, one behind the other, that do not see each other"},
+  {"packed", false, "a sample is several conversations, one behind the other, that do not see each other"},
 }
 
 -- Adapters: match is the layers that have one by default.

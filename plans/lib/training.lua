@@ -44,8 +44,8 @@ function M.next_token_loss(logits, batch)
   return F.cross_entropy(logits, batch.target, {dim = -1})
 end
 
--- The batch of a language model: tokens, and of each the next one. more: options of tokens(). With args.masked files of samples
--- say what is learned: their labels may be -100. With packed they say, too, where a document ends.
+-- The batch of a language model: tokens, and of each the next one; files of samples say by labels of -100 what is not learned.
+-- more: options of tokens(). With args.masked only such files serve. With packed they say, too, where a document ends.
 function M.next_token_batch(args, p, vocab, seq, more, packed)
   more = more or {}
   if packed then

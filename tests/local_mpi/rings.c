@@ -1,5 +1,6 @@
 #include "rings.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,20 +39,43 @@ struct shared {
 int ranks_in_all, ranks_me;
 static struct shared *shared;
 
-void ranks_share(int n)
+/* Of n ranks, in a file or, with -1, with those that are forked. */
+static void map_shared(int n, int file)
 {
   const size_t bytes = sizeof *shared + (size_t)n * (size_t)n * sizeof *shared->ring;
+  const int in_file = file < 0 ? MAP_ANONYMOUS | MAP_NORESERVE : 0;
   ranks_in_all = n;
   if (n > MOST_RANKS) {
     fprintf(stderr, "local MPI: %d ranks, at most %d\n", n, MOST_RANKS);
     exit(EXIT_FAILURE);
   }
-  shared =
-      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (file >= 0 && ftruncate(file, (off_t)bytes)) {
+    perror("local MPI: ftruncate");
+    exit(EXIT_FAILURE);
+  }
+  shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | in_file, file, 0);
   if (shared == MAP_FAILED) {
     perror("local MPI: mmap");
     exit(EXIT_FAILURE);
   }
+}
+
+void ranks_share(int n)
+{
+  map_shared(n, -1);
+}
+
+void ranks_join(const char *path, int rank, int n)
+{
+  const int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (file < 0) {
+    fprintf(stderr, "local MPI: %s: ", path);
+    perror(NULL);
+    exit(EXIT_FAILURE);
+  }
+  map_shared(n, file);
+  close(file);
+  ranks_become(rank);
 }
 
 void ranks_become(int rank)

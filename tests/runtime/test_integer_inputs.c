@@ -14,7 +14,18 @@
 // ---- a program with inputs of every type
 // ---------------------------------------------------------
 
-enum { NARROW, WIDE, TRUTH, DRAWN, TENSORS, ROWS = 3, COLUMNS = 2, ALL = ROWS * COLUMNS };
+enum {
+  NARROW,
+  WIDE,
+  TRUTH,
+  DRAWN,
+  CLASSES,
+  MADE,
+  TENSORS,
+  ROWS = 3,
+  COLUMNS = 2,
+  ALL = ROWS * COLUMNS
+};
 
 #define INPUT_OF(text, of_type, ...)                                                               \
   {                                                                                                \
@@ -26,15 +37,19 @@ static struct tensor tensors[TENSORS] = {
     [WIDE] = INPUT_OF("wide", I64, {CONSTANT, {0}}),
     [TRUTH] = INPUT_OF("truth", BOOL, {CONSTANT, {0}}),
     [DRAWN] = INPUT_OF("drawn", I32, {UNIFORM, {-2, 5}}),
+    [CLASSES] = INPUT_OF("classes", I32, {UNIFORM, {0, 5}}),
+    [MADE] = INPUT_OF("made", I32, {TOKENS, {5, 0}}),
 };
 static const struct index_use uses[] = {
     {"embedding", 4, 10, false, 0, NARROW, {0, 1}, {ROWS, 1}}, // the second column alone
     {"nll_loss", 7, 10, true, -100, WIDE, {0, 0}, {ROWS, COLUMNS}},
     {"gather", 9, 5, false, 0, -1, {0}, {0}},
+    {"cross_entropy", 11, 5, true, -100, CLASSES, {0, 0}, {ROWS, COLUMNS}},
+    {"cross_entropy", 12, 0, true, -100, MADE, {0, 0}, {ROWS, COLUMNS}},
 };
 static struct {
   char before[8];
-  unsigned long long noted[3];
+  unsigned long long noted[5];
 } space;
 void *rank_memory = &space;
 static struct program this_program = {.plan = "plan.lua",
@@ -42,7 +57,7 @@ static struct program this_program = {.plan = "plan.lua",
                                       .tensors = tensors,
                                       .ntensors = TENSORS,
                                       .index_uses = uses,
-                                      .nindex_uses = 3,
+                                      .nindex_uses = sizeof uses / sizeof *uses,
                                       .noted = offsetof(__typeof__(space), noted)};
 static struct own_part own[TENSORS];
 static struct rank this_rank = {.parts = own};
@@ -167,6 +182,22 @@ static void indices(void **state)
   take(DRAWN, NULL, "drawn[1, 1] (sample 1) is 5, but randint of plan.lua declares -2 to 4");
 }
 
+// Labels may be what their loss ignores, whatever the plan declares.
+static void ignored(void **state)
+{
+  (void)state;
+  write_file("classes", "I64", 8, (const int64_t[]){-100, 4, 0, 1, -100, 3});
+  take(CLASSES, NULL, NULL);
+  write_file("classes", "I64", 8, (const int64_t[]){-100, 4, 0, 1, -1, 3});
+  take(CLASSES, NULL, "classes[2, 0] (sample 2) is -1, but randint of plan.lua declares 0 to 4");
+  write_file("made", "I64", 8, (const int64_t[]){0, 4, 0, -100, 2, 3});
+  take(MADE, NULL, NULL);
+  // Where batches may be smaller, what the loss itself ignores is not known.
+  this_program.last_batch = LAST_SMALLER;
+  take(MADE, NULL, "made[1, 1] (sample 1) is -100, but tokens of plan.lua declares 0 to 4");
+  this_program.last_batch = LAST_NOT_GIVEN;
+}
+
 // A rank's part is what it looks at, and it tells the places of the whole.
 static void parts(void **state)
 {
@@ -206,8 +237,9 @@ static void computed(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_type),
-                                     cmocka_unit_test(what_does_not_fit), cmocka_unit_test(indices),
-                                     cmocka_unit_test(parts), cmocka_unit_test(computed)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_type), cmocka_unit_test(what_does_not_fit),
+      cmocka_unit_test(indices),    cmocka_unit_test(ignored),
+      cmocka_unit_test(parts),      cmocka_unit_test(computed)};
   return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

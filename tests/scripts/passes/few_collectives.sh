@@ -65,9 +65,10 @@ heads "18 10 3 0" tp=4
 heads "14 14 3 8" tp=3 batch=2
 heads "10 10 3 16" tp=3 batch=3
 
-# ways GATHERS SCATTERS DEFINITIONS...: of a step of three batches, with two layers and dp=2.
+# ways GATHERS SCATTERS DEFINITIONS...: of a step of three batches, with two layers and dp=2. The labels of each batch are counted
+# on all ranks, and the loss is summed once.
 ways() {
-  local expected="$1 $2 1 0"
+  local expected="$1 $2 4 0"
   shift 2
   count "ways.$*" n_layers=2 dp=2 batch=2 accumulate=3 "$@" || return 0
   [ "$counted" = "$expected" ] || fail "$*: gathers, scatters, reductions, others: $counted, not $expected"

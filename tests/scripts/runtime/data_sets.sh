@@ -32,13 +32,16 @@ beside "$WORK/accumulated.log" trains accumulated plain accumulated -D last=smal
 beside "$WORK/square.log" trains square plain square -D last=smaller -D shuffle=5 -D loss=mse -D dp=2
 beside "$WORK/large.log" trains large plain large -D last=smaller -D batch=30 -D dp=2
 beside "$WORK/on_stand_in.log" trains on_stand_in cuda shuffled -D last=smaller -D shuffle=5 -D dp=2
+# Some labels are -100, though the plan declares classes alone.
+beside "$WORK/classes.log" trains classes plain dropped -D last=dropped -D dp=2 -D declared=true
+beside "$WORK/classes_cuda.log" trains classes_cuda cuda shuffled -D last=smaller -D shuffle=5 -D dp=3 -D declared=true
 beside "$WORK/accumulated_cuda.log" trains accumulated_cuda cuda accumulated -D last=smaller -D shuffle=5 -D accumulate=2 -D tp=2
 files=("${arrays[@]}")
 beside "$WORK/of_arrays.log" trains of_arrays plain shuffled -D last=smaller -D shuffle=5
 files=(--data "input=$data/input_0.npy" --data "input=$data/input_1.npy" --data "$data/target.npy")
 beside "$WORK/square_of_arrays.log" trains square_of_arrays plain square -D last=smaller -D shuffle=5 -D loss=mse -D tp=2
 all_are_done
-cat "$WORK"/{smaller,dropped,shuffled,uneven,shuffled_dropped,accumulated,square,large,on_stand_in,accumulated_cuda,of_arrays,square_of_arrays}.log
+cat "$WORK"/{smaller,dropped,shuffled,uneven,shuffled_dropped,accumulated,square,large,on_stand_in,classes,classes_cuda,accumulated_cuda,of_arrays,square_of_arrays}.log
 
 # ---- labels that are declared to be classes ------------------------------------------------------------------
 

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../common.sh"
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 from=$golden/conversations
-"$TPGEN" plans/llama3.lua -D masked=true -D drop_last=true -D vocab=4000 -D tp=2 -D seq=160 -D batch=2 -o "$WORK/masked" &&
+"$TPGEN" plans/llama3.lua -D drop_last=true -D vocab=4000 -D tp=2 -D seq=160 -D batch=2 -o "$WORK/masked" &&
   "$WORK/masked/run.sh" --build > "$WORK/build.log" 2>&1 || { cat "$WORK/build.log"; fail "the build"; finish; }
 cd "$WORK"
 folder=$WORK/masked/build/samples
@@ -98,9 +98,9 @@ says "texts need a tokenizer: --weights, or --tokenizer"
 trains 1 --data missing.jsonl --tokenizer hermes
 says "missing.jsonl: it cannot be read"
 trains 2 --data chat.jsonl --learn some
-"$TPGEN" "$root/plans/llama3.lua" -o masked -D vocab=4000 -D tp=2 > /dev/null
+"$TPGEN" "$root/plans/llama3.lua" -o masked -D vocab=4000 -D tp=2 -D documents=0 > /dev/null
 trains 1 --data chat.jsonl --tokenizer hermes
-says "labels that may be -100 (-D masked=true"
+says "a token ends its documents (-D packed=true in the place of -D documents"
 trains 0 --data chat.jsonl --tokens bytes
 # Packed samples have the losses of one conversation a sample: none sees another one.
 for i in 1 2 3 4 5 6 7 8 9; do
@@ -113,7 +113,7 @@ learns() { # NAME PLAN SAMPLES ARGUMENTS...
   losses_of "$1.jsonl" > "$1.losses"
 }
 packs() { # PLAN ARGUMENTS...
-  learns "padded.$1" "$1" "9 samples" -D masked=true -D batch=9 "${@:2}"
+  learns "padded.$1" "$1" "9 samples" -D batch=9 "${@:2}"
   learns "together.$1" "$1" "9 texts" -D packed=true -D batch=4 -D tp=2 "${@:2}"
   says "packed into 4 samples"
   same_losses "packed, $1" "together.$1.losses" "padded.$1.losses" 5e-7
