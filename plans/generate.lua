@@ -25,7 +25,7 @@ local args = settings{
   {"cache_dtype", "float32", "the type of the caches", choices = {"float32", "bfloat16"}},
   {"caches", "auto", "what is kept of earlier tokens: keys and values, or what they can be made of again",
     choices = {"auto", "fast", "small"}},
-  {"device", nil, "of the simulated call: H100, H200, A100, B200", type = "text"},
+  {"device", nil, "of the simulated call: H100, H200, A100, A100-40GB, B200", type = "text"},
   {"cluster", nil, "where the ranks run: dgx-h100, or a file, .json", type = "text"},
   {"memory", nil, "of a rank, such as 80GiB; by default the cluster's, else no limit", type = "text"},
   {"long_rope", false, "of LongRoPE's factors those for long sequences, for all sequences"},

@@ -101,7 +101,7 @@ local model = parallelize(GPT2(), p.mesh.tp, {
     ["mlp.c_fc"] = Colwise(), ["mlp.c_proj"] = Rowwise{output_layouts = cut},
   },
 })
-training.adapt(args, model)
+training.adapt(args, model, "CAUSAL_LM")
 p.pipeline(model)
 p.context(model)
 p.shard(model, {model.wte, model.wpe}, model.h, {model.ln_f, model.lm_head})

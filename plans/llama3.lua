@@ -219,7 +219,7 @@ local model = parallelize(Llama(), mesh.tp, {
   },
 }, {async_tp = args.async_tp})
 
-training.adapt(args, model)
+training.adapt(args, model, "CAUSAL_LM")
 
 p.pipeline(model)
 p.context(model)

@@ -229,7 +229,7 @@ for i, layer in ipairs(model.layers) do
     if p.borrows and p.dp_shard > 1 then fully_shard(layer.mlp.experts, p.mesh.efsdp) end
   end
 end
-training.adapt(args, model)
+training.adapt(args, model, "CAUSAL_LM")
 p.pipeline(model)
 
 p.shard(model, model.embed_tokens, model.layers, {model.norm, model.lm_head})

@@ -7,7 +7,8 @@
 --
 -- The data has the names of the exported inputs, or `input` where there is one, and `target`.
 
-local args = settings{
+local shared, training = require "lib.settings", require "lib.training"
+local args = settings{{
   {"model", nil, "the archive that torch.export.save wrote", type = "text"},
   {"batch", nil, "the first size of its first input, if it was exported as a symbol", type = "size"},
   {"loss", "cross_entropy", "cross_entropy: of logits [..., classes] and target [...]; mse; output: the model's first "
@@ -21,9 +22,10 @@ local args = settings{
   {"beta2", 0.999, "AdamW's decay of the mean square"}, {"weight_decay", 0.01, "AdamW's"},
   {"clip", nil, "the greatest norm of all gradients", type = "number"},
   {"steps", 10, "steps of the training"}, {"seed", 0, "of inputs that are drawn and dropout", type = "whole"},
-}
+}, shared.adapters("q_proj|v_proj|query|value|c_attn")}
 local model, about = torch_export(args.model or error("say which archive: -D model=FILE"),
   args.batch and {batch = args.batch})
+training.adapt(args, model)
 local tp, dp, dp_shard, finds = args.tp, args.dp, args.dp_shard, args.auto
 if finds and (dp > dp_shard or args.loss == "none") then error("auto=true is for training, and finds dp itself") end
 if dp % dp_shard ~= 0 then error("dp = " .. dp .. " ranks are not in groups of dp_shard = " .. dp_shard) end

@@ -2,10 +2,10 @@
 
    The figures are those of NVIDIA's data sheets for SXM modules: multiplications and additions a
    second in dense matrix products, by the type of the operands (float32 without tensor cores, TF32,
-   bfloat16); bytes a second of the memory; the number of multiprocessors; NVLink's bytes a second
-   in one direction (A100 600, H100 and H200 900, B200 1800 GB/s for both), and the cards of a DGX
-   node, one a device (A100: ConnectX-6 of 200 Gb/s, H100, H200 and B200: ConnectX-7 of 400 Gb/s).
-   runtime/cuda/cuda.cu has the same peaks.
+   bfloat16); bytes a second of the memory (an A100 with 40 GB has HBM2, that with 80 GB HBM2e); the
+   number of multiprocessors; NVLink's bytes a second in one direction (A100 600, H100 and H200 900,
+   B200 1800 GB/s for both), and the cards of a DGX node, one a device (A100: ConnectX-6 of 200
+   Gb/s, H100, H200 and B200: ConnectX-7 of 400 Gb/s). runtime/cuda/cuda.cu has the same peaks.
 
    A device has memory that no plan can use: the CUDA context, NCCL's buffers, cuBLAS's own memory
    (the workspace of products is counted apart: function_passes/footprint.c). The reserve for it is
@@ -53,6 +53,12 @@ static const struct preset {
      25e9,
      false,
      INT64_C(80) << 30,
+     INT64_C(1) << 30},
+    {{"A100-40GB", {19.5e12, 156e12, 312e12}, 1.555e12, 108, 0.75, 0.35, 0.31, 0.46, NULL},
+     300e9,
+     25e9,
+     false,
+     INT64_C(40) << 30,
      INT64_C(1) << 30},
     {{"H100", {67e12, 494.5e12, 989e12}, 3.35e12, 132, 0.64, 0.195, 0.17, 0.53, NULL},
      450e9,

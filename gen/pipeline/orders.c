@@ -315,15 +315,16 @@ static const struct schedule_row {
   const char *(*why_not)(const struct order_shape *s);
   bool (*has)(const struct order_shape *s, int rank, int stage);
   void (*order)(const struct order_shape *s, int rank, struct actions *list);
-  bool waits; /* a forward whose input is not there yet waits: idle steps are put in */
+  bool waits;          /* a forward whose input is not there yet waits: idle steps are put in */
+  bool is_for_several; /* with one stage of each rank it gains nothing on 1f1b or gpipe */
 } schedules[] = {
-    {"gpipe", needs_one_stage, is_loop, gpipe, false},
-    {"1f1b", needs_one_stage, is_loop, one_f_one_b, false},
-    {"interleaved_1f1b", needs_whole_rounds, is_loop, interleaved_1f1b, false},
-    {"looped_bfs", needs_nothing, is_loop, looped_bfs, false},
-    {"interleaved_zero_bubble", needs_whole_rounds, is_loop, interleaved_zero_bubble, true},
-    {"zbv_zero_bubble", needs_two_stages, is_v, zbv_zero_bubble, false},
-    {"dualpipe_v", needs_a_full_v, is_v, dualpipe_v, false},
+    {"gpipe", needs_one_stage, is_loop, gpipe, false, false},
+    {"1f1b", needs_one_stage, is_loop, one_f_one_b, false, false},
+    {"interleaved_1f1b", needs_whole_rounds, is_loop, interleaved_1f1b, false, true},
+    {"looped_bfs", needs_nothing, is_loop, looped_bfs, false, true},
+    {"interleaved_zero_bubble", needs_whole_rounds, is_loop, interleaved_zero_bubble, true, false},
+    {"zbv_zero_bubble", needs_two_stages, is_v, zbv_zero_bubble, false, false},
+    {"dualpipe_v", needs_a_full_v, is_v, dualpipe_v, false, false},
 };
 
 enum { SCHEDULES = sizeof schedules / sizeof *schedules };
@@ -363,6 +364,12 @@ int stages_implied(const char *name)
 {
   const struct schedule_row *row = find_schedule(name);
   return row && row->has == is_v ? 2 : 1;
+}
+
+bool is_for_several_stages(const char *name)
+{
+  const struct schedule_row *row = find_schedule(name);
+  return row && row->is_for_several;
 }
 
 /* All ranks go on step by step; one that must wait gets an idle step. */

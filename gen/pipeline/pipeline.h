@@ -55,6 +55,8 @@ const char *pipeline_names(void);
 bool is_schedule(const char *name);
 /* The default number of stages of each rank in a schedule of that name. */
 int stages_implied(const char *name);
+/* Whether a schedule of that name gains on a simpler one only with several stages of each rank. */
+bool is_for_several_stages(const char *name);
 
 /* Why a schedule of that name cannot be so, or NULL. `stages` is a rank's number of stages. */
 const char *schedule_fault(const char *name, int ranks, int stages, int microbatches);

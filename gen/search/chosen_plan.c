@@ -91,8 +91,7 @@ static void put_definitions(struct buffer *b, const struct found *f, int n,
       why = !strcmp(list[i].name, "batch") && s->sets_batch ? "a sample for each device"
                                                             : "given by -D";
     put_line(b, "  ", list[i].name,
-             file ? lua_value(base_name(file->path)) : lua_literal(list[i].value),
-             printable((char *)why));
+             file ? lua_value(base_name(file->path)) : lua_literal(list[i].value), ascii_text(why));
   }
 }
 
@@ -107,8 +106,8 @@ static void put_unsaid(struct buffer *b, const struct found *f, const char *inde
     for (int k = 0; k < n; k++) said |= !strcmp(list[k].name, s->at[i].name);
     if (!said && why)
       put(b, "%s-- %s %s: %s\n", indent, s->at[i].name,
-          *s->at[i].usual ? text("= %s", printable((char *)s->at[i].usual)) : "is not given",
-          printable((char *)why));
+          *s->at[i].usual ? text("= %s", ascii_text(s->at[i].usual)) : "is not given",
+          ascii_text(why));
   }
 }
 
@@ -151,8 +150,7 @@ static void put_parallel(struct buffer *b, const struct found *f)
   put(b, "pin_parallel{\n");
   for (int i = 0; i < n; i++) {
     const char *why = reason_for(f, setting_named(s, list[i].name));
-    put_line(b, "  ", list[i].name, lua_literal(list[i].value),
-             why ? printable((char *)why) : "as usual");
+    put_line(b, "  ", list[i].name, lua_literal(list[i].value), why ? ascii_text(why) : "as usual");
   }
   if (options.cluster) put_line(b, "  ", "cluster", cluster_file(), "given by --cluster");
   put_unsaid(b, f, "  ", n, list);
@@ -184,16 +182,15 @@ void add_chosen_plan(const struct found *f)
 {
   const struct evaluated *o = outcome_at(f->tried[f->best].tried);
   struct buffer b = {0};
-  put(&b, "-- %s with the %s: a step of %s, %s a rank.\n",
-      printable((char *)base_name(options.plan)),
+  put(&b, "-- %s with the %s: a step of %s, %s a rank.\n", ascii_text(base_name(options.plan)),
       f->space->of_parallel ? "parallel plan that tpgen found"
                             : "settings that tpgen --search found",
       duration_text(o->step.seconds), size_text(o->step.bytes));
   for (int i = 0; i < options.ndefinition; i++)
     if (is_archive(options.definition[i].value))
-      put(&b, "-- It needs -D %s=FILE.\n", printable((char *)options.definition[i].name));
+      put(&b, "-- It needs -D %s=FILE.\n", ascii_text(options.definition[i].name));
   if (options.cluster && !f->space->declares_cluster && !f->space->of_parallel)
-    put(&b, "-- Where its ranks run: --cluster %s\n", printable((char *)options.cluster));
+    put(&b, "-- Where its ranks run: --cluster %s\n", ascii_text(options.cluster));
   put(&b, "-- A line's comment says why. What -D gives comes before these lines.\n");
   put_choice(&b, f);
   put(&b, "%s", plan_source());

@@ -71,7 +71,7 @@ static void idle_and_in_flight(const struct search_space *s, const struct candid
                                double *idle, double *in_flight, double *for_weights)
 {
   const double p = (double)ranks_in(s, c, SEARCH_STAGES), m = (double)microbatches_in(s, c);
-  const double stages = fmax(2, stages_of_rank(s, c));
+  const double stages = stages_of_rank(s, c);
   *idle = p - 1;
   *in_flight = fmin(m, p);
   if (has_value(s, c, SEARCH_SCHEDULE, "gpipe")) *in_flight = m;
@@ -89,7 +89,7 @@ static void idle_and_in_flight(const struct search_space *s, const struct candid
     *idle = (p - 1) / 4;
     *for_weights = fmin(m, p);
   } else if (has_value(s, c, SEARCH_SCHEDULE, "dualpipe_v")) {
-    *idle = (p - 1) / 4;
+    *idle = (p - 1) / 2;
     *in_flight = fmin(m, p + 1);
   }
 }

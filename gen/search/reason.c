@@ -108,6 +108,14 @@ char *help_to_fit(const struct found *f)
              m->activations / 2);
   put_help(&b, text("twice the devices, %d", 2 * s->devices), of_states / 2);
   put_help(&b, "states of the optimizer in bfloat16", m->state_memory / 2);
+  const int micro = s->of_kind[SEARCH_MICROBATCHES];
+  const int64_t data = ranks_in(s, c, SEARCH_COPIES) * ranks_in(s, c, SEARCH_SHARDS);
+  const double samples = (double)s->batch / ((double)data * (double)microbatches_in(s, c));
+  if (samples > 1 && micro != NONE && !s->at[micro].pinned)
+    put_help(
+        &b,
+        text("micro-batches of one sample, of a batch that is a multiple of %lld", (long long)data),
+        m->activations * (1 - 1 / samples));
   if (s->batch > 1) put_help(&b, "half the batch, or half the sequence", m->activations / 2);
   return b.text;
 }

@@ -47,12 +47,19 @@ static void print_row(const struct found *f, int i, const int width[2])
   const struct search_space *s = f->space;
   const struct evaluated *o = outcome_at(f->tried[i].tried);
   printf("%c %-*s  %-*s ", i == f->best ? '*' : ' ', width[0],
-         printable(part_of_settings(s, &f->tried[i], true)), width[1],
-         printable(part_of_settings(s, &f->tried[i], false)));
+         ascii_text(part_of_settings(s, &f->tried[i], true)), width[1],
+         ascii_text(part_of_settings(s, &f->tried[i], false)));
   printf(" %12s %14s %6.1f %% %10s %11s %8.1f %%%s\n", duration_text(o->step.seconds),
          o->step.tokens > 0 ? grouped((int64_t)(o->step.tokens / o->step.seconds)) : "-",
          100 * o->step.mfu, size_text(o->step.bytes), duration_text(o->step.exposed),
          100 * o->step.idle / o->step.seconds, candidate_fits(s, o) ? "" : "  does not fit");
+}
+
+/* "context=ring with cp": the default of a choice that the plan refuses. */
+static char *refused_usual(const struct search_space *s, int i)
+{
+  const struct searched *at = &s->at[i];
+  return text("%s=%s with %s", at->name, at->usual, s->at[at->refused_with].name);
 }
 
 static void print_head(const struct found *f)
@@ -60,17 +67,19 @@ static void print_head(const struct found *f)
   const struct search_space *s = f->space;
   int refused = 0;
   for (int i = 0; i < f->n; i++) refused += !outcome_at(f->tried[i].tried)->is_there;
-  const char *where = s->is_machine
-                          ? text("this machine, %d cores of %s", s->devices, printable(s->device))
-                          : text("%d %s in nodes of %d", s->devices, printable(s->device), s->node);
-  printf("%s on %s%s%s: %d of %s plans were tried%s%s\n", printable(options.plan), where,
+  const char *where =
+      s->is_machine ? text("this machine, %d cores of %s", s->devices, ascii_text(s->device))
+                    : text("%d %s in nodes of %d", s->devices, ascii_text(s->device), s->node);
+  printf("%s on %s%s%s: %d of %s plans were tried%s%s\n", ascii_text(options.plan), where,
          s->memory && !s->is_machine ? text(", %s each", size_text(s->memory)) : "",
          s->sets_batch ? text(", batch=%lld, as -D batch says nothing", (long long)s->batch) : "",
          f->n, grouped(f->legal), refused ? text(", %d were refused", refused) : "",
          f->was_ended ? "; the search was ended early" : "");
   for (int i = 0; i < s->n; i++)
     if (s->at[i].refused && s->at[i].n == 1)
-      printf("%s is not varied: %s\n", printable(s->at[i].name), s->at[i].refused);
+      printf("%s is not varied: %s\n", ascii_text(s->at[i].name), s->at[i].refused);
+    else if (s->at[i].usual_refused)
+      printf("%s is not tried: %s\n", ascii_text(refused_usual(s, i)), s->at[i].usual_refused);
 }
 
 void print_found(const struct found *f)
@@ -95,7 +104,7 @@ void print_found(const struct found *f)
     if (i >= MOST_ROWS || (i > 4 && o->step.seconds > best * NEAR)) continue;
     n = i + 1;
     for (int k = 0; k < 2; k++) {
-      const int w = (int)strlen(printable(part_of_settings(s, &f->tried[order[i]], !k)));
+      const int w = (int)strlen(ascii_text(part_of_settings(s, &f->tried[order[i]], !k)));
       if (w > width[k]) width[k] = w;
     }
   }
@@ -108,7 +117,7 @@ void print_found(const struct found *f)
       puts("\nno plan could be evaluated");
       if (f->n)
         printf("the first: %s: %s\n", settings_text(s, &f->tried[0]),
-               printable(why_not(s, outcome_at(f->tried[0].tried))));
+               ascii_text(why_not(s, outcome_at(f->tried[0].tried))));
       return;
     }
     printf(
@@ -126,8 +135,8 @@ void print_found(const struct found *f)
     if (!any) puts("\nwhy:");
     any = true;
     const char *value = value_or_usual(s, &f->tried[f->best], i);
-    printf("  %s%s%s: %s\n", printable(s->at[i].name), *value ? "=" : " not given",
-           printable(value), printable(why));
+    printf("  %s%s%s: %s\n", ascii_text(s->at[i].name), *value ? "=" : " not given",
+           ascii_text(value), ascii_text(why));
   }
 }
 
@@ -142,7 +151,7 @@ static json_t *json_value(const char *value)
     return json_integer(n);
   }
   if (!strcmp(value, "true") || !strcmp(value, "false")) return json_boolean(*value == 't');
-  return json_string(printable((char *)value));
+  return json_string(ascii_text(value));
 }
 
 static json_t *json_candidate(const struct found *f, int i)
@@ -154,7 +163,7 @@ static json_t *json_candidate(const struct found *f, int i)
   const int n = definitions_of(s, c, &list);
   json_t *settings = json_object();
   for (int k = 0; k < n; k++)
-    json_member(settings, printable(list[k].name), json_value(list[k].value));
+    json_member(settings, ascii_text(list[k].name), json_value(list[k].value));
   json_t *row = json_pack("{s:o, s:b}", "settings", settings, "fits", candidate_fits(s, o));
   if (o->is_there) {
     json_member(row, "seconds", json_real(o->step.seconds));
@@ -173,8 +182,20 @@ static json_t *json_candidate(const struct found *f, int i)
     why = o->step.seconds < best
               ? text("takes %.1f %% less, and is less simple", 100 * (1 - o->step.seconds / best))
               : text("takes %.1f %% more", 100 * (o->step.seconds / best - 1));
-  json_member(row, "why", json_string(printable((char *)why)));
+  json_member(row, "why", json_string(ascii_text(why)));
   return row;
+}
+
+/* What no candidate has, and why. */
+static json_t *json_not_tried(const struct search_space *s)
+{
+  json_t *all = json_object();
+  for (int i = 0; i < s->n; i++)
+    if (s->at[i].refused && s->at[i].n == 1)
+      json_member(all, s->at[i].name, json_string(ascii_text(s->at[i].refused)));
+    else if (s->at[i].usual_refused)
+      json_member(all, refused_usual(s, i), json_string(ascii_text(s->at[i].usual_refused)));
+  return all;
 }
 
 void add_search_json(const struct found *f)
@@ -185,10 +206,10 @@ void add_search_json(const struct found *f)
   for (int i = 0; i < f->n; i++) json_append(all, json_candidate(f, order[i]));
   json_member(whole, "version", json_integer(1));
   json_member(whole, "tpgen", json_string(TPGEN_VERSION));
-  json_member(whole, "plan", json_string(printable((char *)options.plan)));
+  json_member(whole, "plan", json_string(ascii_text(options.plan)));
   json_member(whole, "devices", json_integer(s->devices));
   json_member(whole, "target", json_string(target->name));
-  if (s->device) json_member(whole, "device", json_string(printable((char *)s->device)));
+  if (s->device) json_member(whole, "device", json_string(ascii_text(s->device)));
   if (s->memory) json_member(whole, "limit", json_integer(s->memory));
   json_member(whole, "legal", json_integer(f->legal));
   json_member(whole, "ended_early", json_boolean(f->was_ended));
@@ -197,9 +218,10 @@ void add_search_json(const struct found *f)
     json_member(whole, "closest", json_candidate(f, f->closest));
   for (int i = 0; i < s->n && f->best != NONE; i++) {
     const char *why = reason_for(f, i);
-    if (why) json_member(reasons, s->at[i].name, json_string(printable((char *)why)));
+    if (why) json_member(reasons, s->at[i].name, json_string(ascii_text(why)));
   }
   json_member(whole, "reasons", reasons);
+  json_member(whole, "not_tried", json_not_tried(s));
   json_member(whole, "candidates", all);
   const char *json = json_text(whole, JSON_INDENT(2));
   struct buffer b = {0};

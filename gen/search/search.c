@@ -24,6 +24,7 @@ enum {
   LEAST_ROUNDS = 2,
   VARIED = 12,
   FIRST_VARIED = 4,
+  VARIED_OF_SLOWER = 6,
   MOST_REFINED = 8,
   MOST_SMALL_REFINED = 16,
   WITHIN_MEMORY = 2,
@@ -36,7 +37,8 @@ enum {
 /* The rounds end when what is left is estimated to take so much longer than the best; so do
    neighbours that are tried, and meshes whose choices are varied. */
 static const double HOPELESS = 1.02, CLOSE = 1.02, FAR = 1.4, FAR_LEADER = 1.08,
-                    FAR_SMALL_LEADER = 1.5, FAR_NEAR = 1.15, NEARLY = 1.05, TIES = 1.005;
+                    FAR_SMALL_LEADER = 1.5, FAR_NEAR = 1.15, NEARLY = 1.05, TIES = 1.005,
+                    SLOW_CHOICE = 1.05;
 /* A part of the memory that leaves room for what the closed form does not know. */
 static const double ROOMY = 0.75, FAR_ROOMY = 1.2;
 
@@ -122,13 +124,15 @@ static void take_machine(struct search_space *s, const struct evaluated *o)
   if ((!o->has_cluster || o->is_usual) && s->of_parallel)
     plan_error(plan_options->parallel.line,
                "auto must know where the ranks run%s: say auto{cluster = \"dgx-h100:16\"} or "
-               "--cluster dgx-h100:16, for 16 nodes (dgx-a100, dgx-h100, dgx-h200, dgx-b200), or a "
+               "--cluster dgx-h100:16, for 16 nodes (dgx-a100, dgx-a100-40gb, dgx-h100, dgx-h200, "
+               "dgx-b200), or a "
                "FILE.json (docs/auto.md)",
                device);
   if (!o->has_cluster || o->is_usual)
     usage_error(2,
                 "--search must know where the ranks run%s: say --cluster dgx-h100:16, for 16 nodes "
-                "(dgx-a100, dgx-h100, dgx-h200, dgx-b200), or --cluster FILE.json (docs/search.md)",
+                "(dgx-a100, dgx-a100-40gb, dgx-h100, dgx-h200, dgx-b200), or --cluster FILE.json "
+                "(docs/search.md)",
                 device);
   s->is_machine = o->is_machine;
   s->devices = o->devices;
@@ -292,6 +296,54 @@ static int64_t least_ranks(const struct search_space *s)
   return ranks;
 }
 
+/* The plan refuses the setting with the defaults of all choices. So it is tried with each other
+   value of the choices that go with it. The first value that the plan accepts takes the place of
+   the default wherever the setting is on. Without such a value the setting is not varied. */
+static void try_choices_with(struct search_space *s, const struct job *refused, int setting)
+{
+  struct job job[MOST_SEARCHED];
+  int choice[MOST_SEARCHED], value[MOST_SEARCHED], n = 0;
+  for (int i = 0; i < s->n; i++) {
+    const struct searched *at = &s->at[i];
+    if (at->kind != SEARCH_CHOICE || at->pinned || !is_named(s->at[setting].name, at->with))
+      continue;
+    for (int v = 1; v < at->n && n < MOST_SEARCHED; v++) {
+      struct job *other = &job[n];
+      int index;
+      *other = *refused;
+      other->to = new_outcome(&index);
+      if (!other->to) break;
+      other->definition = alloc((size_t)(s->ngiven + s->n + 8) * sizeof *other->definition);
+      memcpy(other->definition, refused->definition,
+             (size_t)refused->ndefinition * sizeof *other->definition);
+      add_definition(other, at->name, at->value[v]);
+      choice[n] = i;
+      value[n++] = v;
+    }
+  }
+  run_jobs(job, n);
+  int k = 0;
+  while (k < n && !job[k].to->is_there) k++;
+  if (k == n || search_is_over()) {
+    if (!s->at[setting].pinned) s->at[setting].refused = refused->to->why;
+    return;
+  }
+  struct searched *at = &s->at[choice[k]];
+  at->refused_with = setting;
+  at->first = value[k];
+  at->usual_refused = refused->to->why;
+}
+
+/* Whether the setting is pinned to several ranks, and choices that go with it are free. */
+static bool may_need_choice(const struct search_space *s, const struct searched *at)
+{
+  bool has_choice = false;
+  for (int i = 0; i < s->n; i++)
+    has_choice |= s->at[i].kind == SEARCH_CHOICE && !s->at[i].pinned && s->at[i].n > 1 &&
+                  is_named(at->name, s->at[i].with);
+  return has_choice && is_rank_kind(at->kind) && at->pinned && !at->is_off;
+}
+
 /* Settings that the plan refuses as such, as cp in a plan that cuts no sequences. Each is tried
    with its first value, on as few ranks as possible. */
 static void probe_settings(struct search *s)
@@ -305,9 +357,11 @@ static void probe_settings(struct search *s)
     const bool is_tried =
         (is_rank_kind(at->kind) && at->kind != SEARCH_DATA && space->devices > 1) ||
         (at->kind == SEARCH_MICROBATCHES && (space->batch_at != NONE || space->batch > 1));
-    if (at->pinned || !is_tried) continue;
+    if ((at->pinned || !is_tried) && !may_need_choice(space, at)) continue;
     job[n] = plain_job(space);
-    const int64_t few = is_rank_kind(at->kind) ? least_ranks(space) : 2; /* or micro-batches */
+    const int64_t few = at->pinned               ? at->number[0]
+                        : is_rank_kind(at->kind) ? least_ranks(space)
+                                                 : 2; /* or micro-batches */
     const char *least = text("%lld", (long long)few);
     add_definition(&job[n], at->name, least);
     if (at->kind == SEARCH_EXPERTS && space->of_kind[SEARCH_SHARDS] != NONE)
@@ -318,7 +372,7 @@ static void probe_settings(struct search *s)
   run_jobs(job, n);
   for (int i = 0; i < n && !search_is_over(); i++)
     if (!job[i].to->is_there)
-      space->at[of[i]].refused = job[i].to->why;
+      try_choices_with(space, &job[i], of[i]);
     else if (space->at[of[i]].kind == SEARCH_STAGES && !job[i].to->has_stages)
       space->at[of[i]].refused = "the plan makes no pipeline of its ranks";
     else if (space->at[of[i]].kind == SEARCH_STAGES)
@@ -343,6 +397,9 @@ static struct rank_probe rank_probe(struct search_space *s, int kind, int value,
   const struct searched *at = &s->at[s->of_kind[probed_kind[kind]]];
   const int recompute = s->of_kind[SEARCH_RECOMPUTE];
   add_definition(&p.job, at->name, at->value[value]);
+  for (int i = 0; i < s->n; i++)
+    if (s->at[i].refused_with == s->of_kind[probed_kind[kind]])
+      add_definition(&p.job, s->at[i].name, s->at[i].value[s->at[i].first]);
   if (again) add_definition(&p.job, s->at[recompute].name, s->at[recompute].value[again]);
   if (s->batch_at != NONE) add_definition(&p.job, "batch", "1");
   return p;
@@ -699,7 +756,7 @@ static int index_with(const struct found *f, const struct candidate *c, int sett
 {
   struct candidate other = *c;
   other.v[setting] = (unsigned char)value;
-  leave_out_uncounted(f->space, &other);
+  settle_values(f->space, &other);
   return index_of_tried(f, &other);
 }
 
@@ -754,7 +811,7 @@ struct near {
 static void add_near(struct near *near, struct candidate c)
 {
   const struct search_space *s = near->s->space;
-  leave_out_uncounted(s, &c);
+  settle_values(s, &c);
   if (!is_legal(s, &c) || index_of_tried(near->s->found, &c) != NONE) return;
   for (int i = 0; i < near->n; i++)
     if (same_candidate(s, &near->at[i], &c)) return;
@@ -831,6 +888,17 @@ static bool is_moved(const struct search_space *s, int i)
   return is_rank_kind(kind) && kind != SEARCH_EXPERTS && !s->at[i].pinned && !s->at[i].refused;
 }
 
+/* With another schedule, as many stages as it is good with. */
+static void add_with_stages(struct near *near, struct candidate c)
+{
+  const struct search_space *s = near->s->space;
+  const int at = s->of_kind[SEARCH_STAGES_OF_RANK];
+  for (int v = 0; at != NONE && !s->at[at].pinned && v < s->at[at].n; v++) {
+    c.v[at] = (unsigned char)v;
+    add_near(near, c);
+  }
+}
+
 /* The same with another value of a setting. */
 static void add_other_values(struct near *near, const struct candidate *c, int i)
 {
@@ -847,6 +915,7 @@ static void add_other_values(struct near *near, const struct candidate *c, int i
     struct candidate other = *c;
     other.v[i] = (unsigned char)v;
     add_near(near, other);
+    if (kind == SEARCH_SCHEDULE) add_with_stages(near, other);
     if (kind == SEARCH_RECOMPUTE || kind == SEARCH_ZERO) add_with_microbatches(near, other);
   }
 }
@@ -856,22 +925,44 @@ static void sort_near(struct near *near)
   if (near->n) qsort(near->at, (size_t)near->n, sizeof *near->at, compare);
 }
 
-/* Those that are not hopeless, of the best so many. The estimate is less exact for a pipeline: of
-   its first ones more may be wrong. */
-static void try_near(struct search *s, struct near *near, bool of_pipeline)
+/* Neighbours of a leader that are not hopeless: of the best so many, and of one that is slower than
+   the best of all not as many. The estimate is less exact for a pipeline: of its first ones more
+   may be wrong. */
+static void try_near(struct search *s, struct near *near, int leader)
 {
+  const struct candidate *of = &s->found->tried[leader];
   const double best = best_seconds(s->found);
-  const int first = of_pipeline ? FIRST_VARIED : 0;
+  const bool is_slower = outcome_at(of->tried)->step.seconds > best * TIES;
+  const int first = has_stages(s->space, of) ? FIRST_VARIED : 0;
+  const int most = is_slower && !is_small_program(s) ? VARIED_OF_SLOWER : VARIED;
   int n = 0;
   sort_near(near);
-  while (n < near->n && n < VARIED && near->at[n].order < best * (n < first ? FAR_NEAR : CLOSE))
-    n++;
+  while (n < near->n && n < most && near->at[n].order < best * (n < first ? FAR_NEAR : CLOSE)) n++;
   try_candidates(s, near->at, n);
 }
 
 static bool is_better(const struct found *f, int a, int b)
 {
   return candidate_fits(f->space, outcome_at(f->tried[a].tried)) && compare_tried(f, a, b) < 0;
+}
+
+/* Whether the value of a choice made a plan of another shape much slower than the value that the
+   candidate has: it is hardly better in this shape. */
+static bool was_slow(const struct search *s, const struct candidate *c, int setting, int value)
+{
+  const struct found *f = s->found;
+  for (int i = 0; i < f->n && !is_small_program(s); i++) {
+    const struct candidate *other = &f->tried[i];
+    if (other->v[setting] != value || same_shape_of(f->space, c, other)) continue;
+    const int at = index_with(f, other, setting, c->v[setting]);
+    if (at == NONE) continue;
+    const struct evaluated *with = outcome_at(other->tried),
+                           *without = outcome_at(f->tried[at].tried);
+    if (candidate_fits(f->space, with) && candidate_fits(f->space, without) &&
+        with->step.seconds > without->step.seconds * SLOW_CHOICE)
+      return true;
+  }
+  return false;
 }
 
 /* Tries every value of each choice by itself, and then the quicker values together. */
@@ -882,7 +973,11 @@ static void vary_choices(struct search *s, int leader)
   const struct candidate of = f->tried[leader];
   struct near near = {.s = s};
   for (int i = 0; i < space->n; i++)
-    if (space->at[i].kind == SEARCH_CHOICE) add_other_values(&near, &of, i);
+    for (int v = 0; v < space->at[i].n && space->at[i].kind == SEARCH_CHOICE; v++) {
+      struct candidate other = of;
+      other.v[i] = (unsigned char)v;
+      if (!space->at[i].pinned && v != of.v[i] && !was_slow(s, &of, i, v)) add_near(&near, other);
+    }
   try_candidates(s, near.at, near.n);
   struct candidate all = of;
   for (int i = 0; i < space->n; i++) {
@@ -932,7 +1027,7 @@ static void refine(struct search *s)
     struct near near = {.s = s};
     for (int i = 0; i < s->space->n; i++)
       if (s->space->at[i].kind != SEARCH_CHOICE) add_other_values(&near, &f->tried[leader], i);
-    try_near(s, &near, has_stages(s->space, &f->tried[leader]));
+    try_near(s, &near, leader);
   }
 }
 

@@ -20,8 +20,13 @@ struct searched {
   bool is_off;         /* pinned, to what is off */
   bool is_defined;     /* of train's parallel: pinned by -D */
   const char *refused; /* it is not varied: what the plan says of its first value; or NULL */
-  int within_memory;   /* of kind recompute: the value "memory", or NONE. It makes as much again as
-                          a rank's memory needs, by trials of its own: it is tried last */
+  /* Of a choice whose default the plan refuses where another setting is on, as a way to get the
+     keys of other ranks: that setting, or NONE; the index of the first value that it takes there;
+     and what it says of the default. */
+  int refused_with, first;
+  const char *usual_refused;
+  int within_memory; /* of kind recompute: the value "memory", or NONE. It makes as much again as
+                        a rank's memory needs, by trials of its own: it is tried last */
 };
 
 enum { MOST_PROBED = 8, MOST_SEARCHED = 40, MOST_TRIED = 4096, LONGEST_WHY = 640 };
@@ -115,13 +120,16 @@ int64_t microbatches_in(const struct search_space *s, const struct candidate *c)
 /* Whether the setting has another value than its default; whether it counts: see `with`. */
 bool is_on(const struct search_space *s, const struct candidate *c, int setting);
 bool counts_in(const struct search_space *s, const struct candidate *c, int setting);
+/* Whether it is one of the names "a,b". */
+bool is_named(const char *name, const char *names);
 bool is_rank_kind(enum search_kind kind);
 /* Whether a plan may have so many ranks in all. */
 bool may_have_ranks(const struct search_space *s, int64_t ranks);
 /* Whether all settings go together, for the devices and the batch. */
 bool is_legal(const struct search_space *s, const struct candidate *c);
-/* Settings that do not count become off. */
-void leave_out_uncounted(const struct search_space *s, struct candidate *c);
+/* Settings that do not count become off; choices whose default the plan refuses here get the first
+   value that it takes. */
+void settle_values(const struct search_space *s, struct candidate *c);
 bool same_candidate(const struct search_space *s, const struct candidate *a,
                     const struct candidate *b);
 /* Calls f for each legal candidate; choices have their defaults. */

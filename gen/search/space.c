@@ -89,6 +89,7 @@ static void add_setting(struct search_space *s, const struct setting *l, bool pi
                           .divides = l->divides,
                           .kind = l->search,
                           .pinned = pinned,
+                          .refused_with = NONE,
                           .within_memory = NONE};
   const bool counts_from_one = is_rank_kind(at->kind) || at->kind == SEARCH_MICROBATCHES;
   const char *off = counts_from_one ? "1" : at->usual;
@@ -220,15 +221,19 @@ bool is_on(const struct search_space *s, const struct candidate *c, int setting)
   return s->at[setting].pinned ? !s->at[setting].is_off : c->v[setting] > 0;
 }
 
-/* Whether any of the names "a,b" is on. */
-static bool any_is_on(const struct search_space *s, const struct candidate *c, const char *names)
+bool is_named(const char *name, const char *names)
 {
   for (; *names; names += strcspn(names, ","), names += *names == ',') {
     const size_t n = strcspn(names, ",");
-    for (int i = 0; i < s->n; i++)
-      if (strlen(s->at[i].name) == n && !strncmp(s->at[i].name, names, n) && is_on(s, c, i))
-        return true;
+    if (strlen(name) == n && !strncmp(name, names, n)) return true;
   }
+  return false;
+}
+
+static bool any_is_on(const struct search_space *s, const struct candidate *c, const char *names)
+{
+  for (int i = 0; i < s->n; i++)
+    if (is_on(s, c, i) && is_named(s->at[i].name, names)) return true;
   return false;
 }
 
@@ -239,10 +244,15 @@ bool counts_in(const struct search_space *s, const struct candidate *c, int sett
   return !*at->without || !any_is_on(s, c, at->without);
 }
 
-void leave_out_uncounted(const struct search_space *s, struct candidate *c)
+void settle_values(const struct search_space *s, struct candidate *c)
 {
-  for (int i = 0; i < s->n; i++)
-    if (!s->at[i].pinned && c->v[i] && !counts_in(s, c, i)) c->v[i] = 0;
+  for (int i = 0; i < s->n; i++) {
+    const struct searched *at = &s->at[i];
+    if (at->pinned) continue;
+    if (c->v[i] && !counts_in(s, c, i)) c->v[i] = 0;
+    if (!c->v[i] && at->refused_with != NONE && is_on(s, c, at->refused_with))
+      c->v[i] = (unsigned char)at->first;
+  }
 }
 
 static bool ranks_multiply(const struct search_space *s, const struct candidate *c)
@@ -302,7 +312,10 @@ static bool schedule_is_legal(const struct search_space *s, const struct candida
   const char *name = value_or_usual(s, c, at);
   if (!is_schedule(name)) return true; /* a file, or what the plan knows */
   int64_t stages = per_rank == NONE ? 0 : number_of_value(s, c, per_rank);
+  const bool is_free = per_rank != NONE && !s->at[per_rank].pinned && !s->at[at].pinned;
+  if (is_free && stages == stages_implied(name)) return false; /* the default says the same */
   if (!stages) stages = stages_implied(name);
+  if (is_free && stages == 1 && is_for_several_stages(name)) return false;
   if (s->layers && ranks * stages > s->layers) return false;
   const int64_t most = ranks * stages <= s->listed ? s->pieces : s->blocks;
   if (most && ranks * stages > most) return false;
@@ -359,7 +372,9 @@ static void walk_from(struct walk *w, int i, bool dimensions, int64_t product)
     return;
   }
   if (i == s->n) {
-    if (is_legal(s, &w->c)) w->f(w->to, &w->c);
+    struct candidate settled = w->c;
+    settle_values(s, &settled);
+    if (is_legal(s, &settled)) w->f(w->to, &settled);
     return;
   }
   const struct searched *at = &s->at[i];

@@ -110,7 +110,7 @@ static unsigned marked_dims(const struct kernel_builder *k)
 bool names_letter(const struct op *op, const char *name)
 {
   bool is_input = name[0] >= 'a' && name[0] < 'a' + op->nin;
-  return isalpha((unsigned char)name[0]) && !isalpha((unsigned char)name[1]) && !is_input &&
+  return isalpha((unsigned char)name[0]) && !isalnum((unsigned char)name[1]) && !is_input &&
          name[0] != 's';
 }
 

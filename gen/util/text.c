@@ -247,6 +247,18 @@ char *printable(const char *s)
   return b.text;
 }
 
+char *ascii_text(const char *s)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (const unsigned char *c = (const unsigned char *)s; *c; c++)
+    if (*c >= 0x20 && *c < 0x7f)
+      put_text(&b, (const char *)c, 1);
+    else
+      put(&b, "%%%02x", *c);
+  return b.text;
+}
+
 char *grouped(int64_t n)
 {
   char *digits = text("%" PRId64, n);

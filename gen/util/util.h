@@ -360,6 +360,8 @@ char *wrapped(const char *line, const char *separator, const char *lead);
 const char *next_line(const char *line);
 /* Any bytes as printable ASCII that cannot end a comment or begin a trigraph, escape or macro. */
 char *printable(const char *s);
+/* The same for a terminal, or for a file of JSON or Lua: quotes and the like stay. */
+char *ascii_text(const char *s);
 uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n);
 /* Like read, but until the end of the file or `size` bytes: returns their number, or -1. */
 ssize_t read_up_to(int file, void *to, size_t size);

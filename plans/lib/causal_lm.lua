@@ -371,7 +371,7 @@ function M.build(c, args, documents)
   local p = parallel.open(args)
   if p.ep > 1 then error("ep is for plans/moe.lua") end
   local model, names = M.open(c, p, args.seq, {async_tp = args.async_tp})
-  training.adapt(args, model)
+  training.adapt(args, model, "CAUSAL_LM")
   shard(c, p, model)
   return p, model, names
 end

@@ -29,14 +29,14 @@ function M.options(args, p, options)
   return all
 end
 
--- With args.lora the model has adapters of this rank, which are trained, and is frozen itself.
-function M.adapt(args, model)
+-- With args.lora the model has adapters of this rank, which are trained, and is frozen itself. task: for PEFT's file.
+function M.adapt(args, model, task)
   if not args.lora then
     if args.weight_dtype ~= "float32" then error("weight_dtype is of frozen weights, which only -D lora has here") end
     return
   end
   lora(model, {rank = args.lora, alpha = args.lora_alpha, match = args.lora_match, dropout = args.lora_dropout,
-    weight_dtype = args.weight_dtype, task_type = "CAUSAL_LM"})
+    weight_dtype = args.weight_dtype, task_type = task})
 end
 
 -- Of logits [batch, sequence, vocabulary].

@@ -67,12 +67,19 @@ static void *touch(void *unused)
   return NULL;
 }
 
-void background_save_prepare(const struct saving *what)
+size_t background_save_bytes(const struct saving *what)
 {
   struct failure unused;
   struct save *save = save_plan(what, &unused);
   const size_t bytes = save ? save_bytes_here(save) : 0;
   save_end(save);
+  return bytes;
+}
+
+void background_save_prepare(const struct saving *what)
+{
+  struct failure unused;
+  const size_t bytes = background_save_bytes(what);
   if (bytes == 0 || !has_room(bytes) || !save_copy_room(&now.copy, bytes, &unused)) return;
   now.touches = pthread_create(&now.thread, NULL, touch, NULL) == 0;
 }

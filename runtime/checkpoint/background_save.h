@@ -16,6 +16,9 @@ struct background_save {
   bool is_best;        // likewise
 };
 
+// The bytes of this rank's copy for such a save.
+size_t background_save_bytes(const struct saving *what);
+
 // A save such as this will come: a thread gets the memory for its copy meanwhile.
 void background_save_prepare(const struct saving *what);
 

@@ -11,6 +11,7 @@
 #include "base/program.h"
 #include "base/target.h"
 #include "data/batches.h"
+#include "start/saves.h"
 #include "tensors/tensor_table.h"
 
 enum { MEASURED = 4 }; // steps; the first is a warm-up
@@ -109,7 +110,8 @@ void dry_run(const struct options *o, int step)
 {
   const int steps = o->steps - step < MEASURED ? o->steps - step : MEASURED;
   double begun = 0;
-  char planned[32], most[32];
+  char planned[32], most[32], copied[32];
+  const size_t copy = saves_copy_bytes(o);
   for (int t = step + 1; t <= step + steps; t++) {
     target_step(t);
     target_wait();
@@ -120,8 +122,10 @@ void dry_run(const struct options *o, int step)
   if (rank->id != 0) return;
   printf("%s: %d rank%s; nothing is trained or saved\n", program->plan, program->world,
          program->world == 1 ? "" : "s");
-  printf("memory: %s of this rank's are the program's, %s all that it has had\n",
+  printf("memory: %s of this rank's are the program's, %s all that it has had",
          size_text((double)program->bytes, planned), size_text((double)target_peak(), most));
+  if (copy > 0) printf("; a save takes %s more, for a copy", size_text((double)copy, copied));
+  printf("\n");
   tell_time(o, step, steps - 1, seconds);
   tell_files(o);
   fflush(stdout);

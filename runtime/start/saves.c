@@ -83,10 +83,21 @@ static struct saving checkpoint_of(const struct options *o, int t)
   return (struct saving){o->save, CHECKPOINT, t, o->shard_bytes, token, &save_folder, 0};
 }
 
+static bool saves_beside_steps(const struct options *o)
+{
+  return o->save && program->loss >= 0 && o->save_every && !o->save_at_once;
+}
+
+size_t saves_copy_bytes(const struct options *o)
+{
+  const struct saving what = checkpoint_of(o, 0);
+  return saves_beside_steps(o) ? background_save_bytes(&what) : 0;
+}
+
 void saves_prepare(const struct options *o)
 {
   const struct saving what = checkpoint_of(o, 0);
-  if (o->save_every && !o->save_at_once) background_save_prepare(&what);
+  if (saves_beside_steps(o)) background_save_prepare(&what);
 }
 
 void saves_wait(void)

@@ -16,6 +16,9 @@ const char *weights_folder(const struct options *o, char to[PATH_MAX]);
 // report.
 bool saves_open(const struct options *o);
 
+// The bytes of this rank that saves beside the steps take for their copy; 0: there are none.
+size_t saves_copy_bytes(const struct options *o);
+
 // The steps begin, beside which there will be saves.
 void saves_prepare(const struct options *o);
 

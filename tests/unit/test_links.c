@@ -95,7 +95,7 @@ static void given_links(const void *with)
 /* What libraries take of a device's memory belongs to the device; on a CPU they take nothing. */
 static void reserve(const void *with)
 {
-  static const char *const names[] = {"A100", "H100", "H200", "B200"};
+  static const char *const names[] = {"A100", "A100-40GB", "H100", "H200", "B200"};
   (void)with;
   new_cluster(1, 8, 1, (int[]){8});
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

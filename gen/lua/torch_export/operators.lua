@@ -246,7 +246,9 @@ operators.masked_fill = function(a) return raw.masked_fill(a.self, a.mask, a.val
 -- By view: the tensor that it is a view of, through all views between. By transposed matrix: the matrix.
 local origin, transposed = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
 
-operators.linear = calls("linear", "input", "weight", "bias")
+local function linear(x, weight, bias) return base.adapted(base.Linear, x, weight, bias) or raw.linear(x, weight, bias) end
+
+operators.linear = function(a) return linear(a.input, a.weight, a.bias) end
 operators.matmul = calls("matmul", "self", "other")
 operators.bmm = function(a) return raw.matmul(a.self, a.mat2) end
 
@@ -255,8 +257,8 @@ operators.bmm = function(a) return raw.matmul(a.self, a.mat2) end
 local function layer(x, weight, bias)
   local whole = origin[x]
   local shape = whole and core.shape(whole)
-  if not shape or #shape < 3 or shape[#shape] ~= core.shape(x)[2] then return raw.linear(x, weight, bias) end
-  local y = raw.linear(whole, weight, bias)
+  if not shape or #shape < 3 or shape[#shape] ~= core.shape(x)[2] then return linear(x, weight, bias) end
+  local y = linear(whole, weight, bias)
   local flat = base.view(y, {core.shape(x)[1], core.shape(weight)[1]})
   origin[flat] = y
   return flat
@@ -270,8 +272,10 @@ end
 -- beta self + alpha mat1 mat2
 local function added_product(a)
   local plain = (a.alpha == nil or a.alpha == 1) and (a.beta == nil or a.beta == 1)
-  if plain and #core.shape(a.self) == 1 and a.mat2 and core.parts(a.mat2) then
-    return base.project(a.mat1, a.mat2, a.self, true)
+  if plain and #core.shape(a.self) == 1 and a.mat2 then
+    local y = base.adapted(base.Conv1D, a.mat1, a.mat2, a.self)
+    if y then return y end
+    if core.parts(a.mat2) then return base.project(a.mat1, a.mat2, a.self, true) end
   end
   local weight = transposed[a.mat2]
   if plain and weight and #core.shape(a.self) == 1 then return layer(a.mat1, weight, a.self) end
@@ -505,7 +509,8 @@ end
 
 -- The row of padding_idx gets no gradient.
 operators.embedding = function(a)
-  local y, padding = raw.embedding(a.indices, a.weight), a.padding_idx or -1
+  local padding = a.padding_idx or -1
+  local y = padding < 0 and base.adapted(base.Embedding, a.indices, a.weight) or raw.embedding(a.indices, a.weight)
   if padding < 0 then return y end
   return raw.where(raw.unsqueeze(raw.eq(a.indices, padding), -1), raw.detach(y), y)
 end

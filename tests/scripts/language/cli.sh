@@ -180,7 +180,7 @@ ends 3 "cannot read nowhere" "$TPGEN" --from=fuse nowhere --dump=memory
 ends 1 "no value is called nothing" "$TPGEN" "$toy" --explain nothing
 
 # A file that is missing: the option that names it, and what may stand in its place.
-presets='say the path of a file, .json, or a preset: dgx-a100, dgx-h100, dgx-h200, dgx-b200, dgx-h100:16 of 16 nodes'
+presets='say the path of a file, .json, or a preset: dgx-a100, dgx-a100-40gb, dgx-h100, dgx-h200, dgx-b200, dgx-h100:16 of 16 nodes'
 none=$WORK/none.json
 ends 1 "device_mesh's cluster (-D cluster): cannot read $none: No such file or directory; $presets" "$TPGEN" plans/llama3.lua -o "$out" -D preset=debug -D "cluster=$none"
 ends 1 "device_mesh's cluster (--cluster): cannot read $none: No such file or directory; $presets" "$TPGEN" plans/llama3.lua -o "$out" -D preset=debug --cluster "$none"

@@ -53,6 +53,19 @@ search "${small[@]}" --cluster "$clusters/one.json" -o "$WORK/single" > /dev/nul
 search "${small[@]}" --cluster "$clusters/node.json" -D tp=4 -o "$WORK/pinned" > /dev/null || fail "tp=4: status $?"
 [ "$(value "$WORK/pinned/search.json" 'all(c["settings"]["tp"] == 4 for c in d["candidates"])')" = True ] || fail "tp=4 did not stay"
 
+# ---- a plan that refuses the default of a choice, where another setting is on: attention's dropout goes around no ring
+dropout=(plans/gpt2.lua -D attention_dropout=0.1 -D n_layers=4 -D batch=2 -D seq=4096 -D positions=4096 -D dtype=bfloat16)
+for pinned in "" "-D cp=2"; do
+  search "${dropout[@]}" $pinned --cluster "$clusters/four.json" -o "$WORK/dropout" > "$WORK/table" || fail "dropout, $pinned: status $?"
+  grep -qF 'context=ring with cp is not tried: plans/gpt2.lua' "$WORK/table" || fail "dropout, $pinned: the table says nothing of the ring"
+  [ "$(value "$WORK/dropout/search.json" 'sum("seconds" in c for c in d["candidates"] if c["settings"].get("cp", 1) > 1) > 3')" = True ] ||
+    fail "dropout, $pinned: cp is hardly tried"
+  [ "$(value "$WORK/dropout/search.json" 'all(c["settings"].get("cp", 1) == 1 or c["settings"]["context"] != "ring" for c in d["candidates"])')" = True ] ||
+    fail "dropout, $pinned: a ring is tried"
+done
+[ "$(value "$WORK/dropout/search.json" '"\"ring\"" in d["not_tried"]["context=ring with cp"]')" = True ] || fail "search.json: no quotes"
+"$TOOLS/check_schema" plans/search.schema.json "$WORK/dropout/search.json" || fail "search.json is not as the schema says"
+
 # ---- recomputation within memory, where all that a step keeps does not fit, and whole layers need not be made again
 search "${small[@]}" --cluster "$clusters/four.json" -D memory=1.8GiB -D tp=1 -D pp=1 -D cp=1 -D dp_replicate=1 -D microbatches=1 \
   -o "$WORK/within" > /dev/null || fail "within memory: status $?"
@@ -82,6 +95,12 @@ for words in "nothing fits" "comes closest" "are lacking" "twice the devices" "b
 done
 [ "$(value "$WORK/large/search.json" 'd["best"] is None and d["closest"]["bytes"] > d["limit"]')" = True ] || fail "search.json has a best"
 "$TOOLS/check_schema" plans/search.schema.json "$WORK/large/search.json" || fail "search.json is not as the schema says"
+
+# A prime number of samples has no micro-batches.
+status=0
+search "${small[@]/batch=32/batch=1000003}" --cluster "$clusters/four.json" > "$WORK/table" || status=$?
+[ "$status" -eq 4 ] || fail "a prime batch: status $status"
+grep -q "micro-batches of one sample, of a batch that is a multiple of [0-9]*: [0-9.]* TiB less" "$WORK/table" || fail "a prime batch: no help"
 
 # ---- a plan of one's own, some candidates of which fail, in all ways
 search tests/plans/search/own.lua --cluster "$clusters/node.json" -o "$WORK/own" > "$WORK/table" || fail "own.lua: status $?"

@@ -70,7 +70,7 @@ while IFS=: read -r what change; do
 done << 'end'
 a gather left out:/gather_segments(.*m->w.norm/{/;$/!N;s/.*/(void)gathered, (void)segment;/}
 gradients reduced by max:/reduce_segments(gradients,/{/;$/!N;/m->grad.norm/s/MPI_SUM/MPI_MAX/}
-a loss that is not reduced:/MPI_Allreduce(MPI_IN_PLACE, &m->loss,/{/;$/!N;d}
+a loss that is not reduced:/MPI_Allreduce(MPI_IN_PLACE, bucket[_0-9]*, 2,/{/;$/!N;d}
 a segment out of its place:s/{output_weight_whole, 4, 64,/{output_weight_whole, 4, 63,/
 end
 all_are_done

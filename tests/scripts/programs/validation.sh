@@ -225,9 +225,9 @@ grep -q 'the metrics of validations leave out the last 2 samples' "$WORK/unsaid.
 
 # dry NAME KIND: it tells what it takes, and leaves nothing.
 dry() {
-  start "$WORK/$1" "$WORK/$1.dry" "${given[@]}" "${held[@]}" --keep best,3 --dry-run > /dev/null || fail "$1: a dry run"
+  start "$WORK/$1" "$WORK/$1.dry" "${given[@]}" "${held[@]}" --keep best,3 --save-every 6 --dry-run > /dev/null || fail "$1: a dry run"
   local words
-  for words in 'nothing is trained or saved' '^memory: .* of this rank.s are the program.s, .* all that it has had$' \
+  for words in 'nothing is trained or saved' '^memory: .* of this rank.s are the program.s, .* all that it has had; a save takes .* more, for a copy$' \
     '^time: .* a step (3 measured), .* for 18 steps$' '^reads: .*model.safetensors$' '^reads: .*data.safetensors, 22 samples$' \
     '^reads: .*validation.safetensors, 10 samples, for [0-9]* batches a validation$' \
     '^writes: .*dry.saved: [0-9]* bytes a checkpoint, at most 5 at once; .* are free there$'; do

@@ -21,6 +21,7 @@ local KEYS = {"rank", "alpha", "match", "dropout", "use_rslora", "task_type", "w
 
 local adapters = {}      -- in the order of the calls: {module =, kind =, scale =, a =, b =, used =}
 local adapter_of = {}    -- by module: the same
+local adapter_of_weight = {} -- by the weight of an adapted module: the same
 local is_adapter = {}    -- by module: it is a lora_A or a lora_B
 local config             -- the options of all calls
 
@@ -94,8 +95,9 @@ end
 
 -- The same of an Embedding. There is no dropout, as in PEFT.
 local function adapt_embedding(module, adapter, c)
-  module.lora_embedding_A = core.parameter("lora", {c.rank, module.num_embeddings}, "constant", 0.0, 0.0)
-  module.lora_embedding_B = core.parameter("lora", {module.embedding_dim, c.rank}, "normal", 0.0, 1.0)
+  local rows, size = table.unpack(core.shape(module.weight))
+  module.lora_embedding_A = core.parameter("lora", {c.rank, rows}, "constant", 0.0, 0.0)
+  module.lora_embedding_B = core.parameter("lora", {size, c.rank}, "normal", 0.0, 1.0)
   return function(self, ids)
     local low = embedding(ids, raw.permute(self.lora_embedding_A, {1, 0}))
     return raw.add(embedding(ids, self.weight), linear(raw.mul(low, adapter.scale), self.lora_embedding_B))
@@ -109,21 +111,35 @@ local function adapt(module, c)
   if adapter_of[module] then
     fail("lora: the %s of line %d has an adapter already", base.class_name(module), base.line_of(module))
   end
+  if module.weight == nil then
+    fail("lora: the %s of line %d has the weight of another module, which can have the adapter", base.class_name(module),
+      base.line_of(module))
+  end
   local adapter = {module = module, kind = KINDS[class], scale = c.scale}
   if class == base.Embedding then
     forward = adapt_embedding(module, adapter, c)
   else
-    local is_linear = class == base.Linear
-    forward = adapt_projection(module, adapter, c, is_linear and module.in_features or module.nx,
-      is_linear and module.out_features or module.nf)
+    local first, second = table.unpack(core.shape(module.weight))
+    if class == base.Linear then first, second = second, first end
+    forward = adapt_projection(module, adapter, c, first, second)
   end
-  base.set_adapter(module, function(self, x)
+  function adapter.forward(self, x)
     adapter.used = true
     if not adapters_are_off then return forward(self, x) end
     if class == base.Embedding then return embedding(x, self.weight) end
     return base.project(x, self.weight, self.bias, adapter.kind.transposed)
-  end)
-  adapters[#adapters + 1], adapter_of[module] = adapter, adapter
+  end
+  base.set_adapter(module, adapter.forward)
+  adapters[#adapters + 1], adapter_of[module], adapter_of_weight[module.weight] = adapter, adapter, adapter
+end
+
+-- Of an operator of an archive, which does not call the module: what an adapted module gives for x, if it is a module of the
+-- class with this weight and bias; else nil.
+function base.adapted(class, x, weight, bias)
+  local adapter = adapter_of_weight[weight]
+  local module = adapter and adapter.module
+  if not adapter or base.class(module) ~= class or (class ~= base.Embedding and module.bias ~= bias) then return nil end
+  return adapter.forward(module, x)
 end
 
 --- # Adapters
@@ -215,7 +231,7 @@ local function others_below(module, list)
   local children = base.children(module)
   for i = 2, #children, 2 do
     local child = children[i]
-    if KINDS[base.class(child)] and not is_adapter[child] and not adapter_of[child] then
+    if KINDS[base.class(child)] and child.weight ~= nil and not is_adapter[child] and not adapter_of[child] then
       list[#list + 1] = core.weight_path(child)
     end
     others_below(child, list)

@@ -113,7 +113,7 @@ local world
 
 -- Where the ranks run: device_mesh{ ..., cluster = "dgx-h100:16" }, "FILE.json", or such a file's content as a table. The
 -- cluster's device and memory count where the plan says none itself.
-local CLUSTERS = {["dgx-a100"] = "A100", ["dgx-h100"] = "H100", ["dgx-h200"] = "H200", ["dgx-b200"] = "B200"}
+local CLUSTERS = {["dgx-a100"] = "A100", ["dgx-a100-40gb"] = "A100-40GB", ["dgx-h100"] = "H100", ["dgx-h200"] = "H200", ["dgx-b200"] = "B200"}
 local FIELDS = {
   name = "string", device = "string", nodes = "integer", devices_per_node = "integer", memory = "string",
   intra = {bandwidth = "number", latency = "number"}, inter = {bandwidth = "number", latency = "number", cards = "integer"},

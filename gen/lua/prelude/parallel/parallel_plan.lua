@@ -28,7 +28,7 @@ local ROWS = {
     search = {kind = "schedule", "interleaved_1f1b", "looped_bfs", "interleaved_zero_bubble", "zbv_zero_bubble", "dualpipe_v",
       with = "pp"}},
   {"stages", nil, "of pp: stages of each rank; by default the schedule's least", type = "size",
-    search = {kind = "stages_of_rank", 4, 8, with = "pp"}},
+    search = {kind = "stages_of_rank", 2, 3, 4, 5, 8, with = "pp"}},
   {"microbatches", nil, "equal parts in which a step goes through its batch; by default 1, with pp as many as ranks",
     type = "size", search = "microbatches"},
   {"checkpoint", nil, "what the backward makes again, as train's", choices = {"layer", "selective", "memory"},

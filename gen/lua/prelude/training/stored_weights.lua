@@ -63,8 +63,8 @@ end
 local function tables_of(model)
   local shapes = {}
   each_module(model, function(module)
-    if base.class(module) ~= base.Embedding then return end
-    shapes[module.num_embeddings .. " " .. module.embedding_dim] = true
+    if base.class(module) ~= base.Embedding or module.weight == nil then return end -- nil: another module of an archive has it
+    shapes[table.concat(core.shape(module.weight), " ")] = true
   end)
   return shapes
 end
@@ -101,8 +101,8 @@ function plan.store_frozen(model, dtype, options)
   each_module(model, function(module)
     local class = base.class(module)
     if class ~= base.Linear and class ~= base.Conv1D and (class ~= base.Embedding or dtype ~= "bfloat16") then return end
-    if skips and skips[module] then return end
-    if class == base.Linear and heads[module.out_features .. " " .. module.in_features] then return end
+    if module.weight == nil or skips and skips[module] then return end
+    if class == base.Linear and heads[table.concat(core.shape(module.weight), " ")] then return end
     if not asked[module] then order[#order + 1] = module end
     module.weight_nested = dtype == "nf4" and tables_for(module.weight) or nil
     asked[module] = dtype
