@@ -49,8 +49,8 @@ char *product_table(void)
 char *product_list(void)
 {
   long long copies = (long long)product_copies();
-  char *less = copies ? text(" - %lld", copies) : "";
-  char *room = copies ? text("    .copies_bytes = %lld,\n", copies) : "";
+  const char *less = copies ? text(" - %lld", copies) : "";
+  const char *room = copies ? text("    .copies_bytes = %lld,\n", copies) : "";
   return copy_text(nrow ? text("    .list = (struct product *)&product,\n"
                                "    .count = sizeof product / sizeof(struct product),\n"
                                "    .workspace = offsetof(struct memory, workspace),\n"

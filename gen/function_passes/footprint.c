@@ -29,14 +29,19 @@ static int64_t workspace_of_all(const struct op *op)
   return bytes < target->most_workspace ? bytes : target->most_workspace;
 }
 
+/* Where the copies of operands begin: COPY_ALIGNED of products.cu. */
+static int64_t aligned_for_copies(int64_t bytes)
+{
+  enum { ALIGNED = 256 };
+  return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
+}
+
 /* The room for operands of a product of float8, which the library may take only transposed. */
 static int64_t copies_of(const struct op *op)
 {
-  enum { ALIGNED = 256 };
   int64_t bytes = 0;
   if (op->kind != OP_matmul || type_bytes(graph->value[op->in[0]].type) != 1) return 0;
-  for (int i = 0; i < 2; i++)
-    bytes += (elements(local_shape(op->in[i], 0)) + ALIGNED - 1) / ALIGNED * ALIGNED;
+  for (int i = 0; i < 2; i++) bytes += aligned_for_copies(elements(local_shape(op->in[i], 0)));
   return bytes;
 }
 
@@ -66,7 +71,8 @@ int64_t product_workspace(void)
                                                 : 0;
       if (most < bytes) most = bytes;
     }
-  return most ? (most + 255) / 256 * 256 + product_copies() : 0;
+  const int64_t copies = product_copies();
+  return copies ? aligned_for_copies(most) + copies : most;
 }
 
 int64_t held_elements(enum role role, int rank)

@@ -190,6 +190,13 @@ static void fail_product(const struct product *p, const char *why)
   fail_call(__FILE__, __LINE__, "cublasLtMatmulAlgoGetHeuristic", text);
 }
 
+// The bytes of a transposed operand with so many columns.
+static size_t bytes_of_copy(const struct product *p, int columns)
+{
+  const size_t bytes = (size_t)p->k * (size_t)columns * (size_t)(p->batch ? p->batch : 1);
+  return (bytes + COPY_ALIGNED - 1) / COPY_ALIGNED * COPY_ALIGNED;
+}
+
 // All algorithms of float8 need aligned matrices. Before compute capability 10 they also need the
 // terms of each operand side by side.
 static void prepare_float8(const struct product *p, struct prepared *made)
@@ -199,6 +206,10 @@ static void prepare_float8(const struct product *p, struct prepared *made)
   destroy(made);
   made->copies_a = p->a == 't';
   made->copies_b = p->b == 'n';
+  if ((made->copies_a ? bytes_of_copy(p, p->m) : 0) +
+          (made->copies_b ? bytes_of_copy(p, p->n) : 0) >
+      program->products->copies_bytes)
+    fail_product(p, "no room for transposed operands");
   describe(p, made);
   if (!choose(p, made, ALIGNED, &made->aligned))
     fail_product(p,
@@ -359,17 +370,18 @@ __global__ void transpose_bytes(unsigned char *to, const unsigned char *from, in
   }
 }
 
-// The operand with its terms side by side, at `to`; the end of the copies.
-static char *transposed(char *to, const void *from, int rows, int columns, int ld, int batch,
-                        long step)
+// A copy of the operand, which has rows of so many columns, with its terms side by side; *room
+// moves behind it.
+static const void *transposed(const struct product *p, char **room, const void *from, int columns,
+                              int ld, long step)
 {
-  const dim3 blocks((unsigned)(columns + TILE - 1) / TILE, (unsigned)(rows + TILE - 1) / TILE);
-  const long bytes = (long)rows * columns;
-  for (int i = 0; i < (batch ? batch : 1); i++) LAUNCH(transpose_bytes, blocks, BLOCK, stream)
-  ((unsigned char *)to + i * bytes, (const unsigned char *)from + i * step, rows, columns,
-   ld ? ld : columns);
-  const long all = bytes * (batch ? batch : 1);
-  return to + (all + COPY_ALIGNED - 1) / COPY_ALIGNED * COPY_ALIGNED;
+  const dim3 blocks((unsigned)(columns + TILE - 1) / TILE, (unsigned)(p->k + TILE - 1) / TILE);
+  char *to = *room;
+  for (int i = 0; i < (p->batch ? p->batch : 1); i++) LAUNCH(transpose_bytes, blocks, BLOCK, stream)
+  ((unsigned char *)to + (long)p->k * columns * i, (const unsigned char *)from + i * step, p->k,
+   columns, ld ? ld : columns);
+  *room += bytes_of_copy(p, columns);
+  return to;
 }
 
 // ---- multiplying -------------------------------------------------------------------------------
@@ -400,19 +412,8 @@ void multiply(const struct product *p, void *c, const void *a, const void *b, bo
   const float one = 1, beta = add ? 1 : 0;
   const bool scaled = p->then == SCALED;
   char *copies = (char *)rank_memory + all->workspace + all->workspace_bytes;
-  if (with->copies_a) {
-    const void *from = a;
-    a = copies;
-    copies = transposed(copies, from, p->k, p->m, p->ld_a, p->batch, p->step_a);
-  }
-  if (with->copies_b) {
-    const void *from = b;
-    b = copies;
-    copies = transposed(copies, from, p->k, p->n, p->ld_b, p->batch, p->step_b);
-  }
-  if (with->copies_a || with->copies_b)
-    if (copies > (char *)rank_memory + all->workspace + all->workspace_bytes + all->copies_bytes)
-      fail_product(p, "no room for transposed operands");
+  if (with->copies_a) a = transposed(p, &copies, a, p->m, p->ld_a, p->step_a);
+  if (with->copies_b) b = transposed(p, &copies, b, p->n, p->ld_b, p->step_b);
   const bool aligned = is_aligned(c, a, b, scaled ? NULL : bias, scaled ? NULL : kept);
   if (!aligned && !with->takes_any)
     fail_product(p, "cuBLASLt has no algorithm for matrices that begin anywhere");
