@@ -12,7 +12,7 @@ float8(model, {skip = "down"})
 float8(model, {recipe = "rowwise", skip = "up"})
 return train{
   model = parallelize(model, mesh.tp, {up = Colwise(), down = Rowwise()}),
-  batch = {x = randn{16, 16}},
-  loss = function(y) return y:square():mean() end,
+  batch = {input = randn{16, 16}},
+  loss = function(y) return y:to("float32"):square():mean() end,
   optimizer = SGD{lr = 0.1}, steps = 1,
 }

@@ -4,7 +4,7 @@ local mesh = device_mesh{ {"dp", args.dp} }
 local model = float8(nn.Linear(16, 16))
 return train{
   model = model,
-  batch = distribute({x = randn{16, 16}}, mesh.dp, Shard(0)),
+  batch = distribute({input = randn{16, 16}}, mesh.dp, Shard(0)),
   loss = function(y) return y:mean() end,
   optimizer = SGD{lr = 0.1}, steps = 1,
 }

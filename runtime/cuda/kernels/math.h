@@ -47,7 +47,7 @@ struct products {
   struct product *list;
   int count;
   size_t workspace, workspace_bytes;
-  size_t copies_bytes; // behind it: for operands of float8 that are transposed
+  size_t copies_bytes = 0; // behind it: for operands of float8 that are transposed
 };
 
 // Chooses an algorithm for each, before the first step; forget_products releases them.

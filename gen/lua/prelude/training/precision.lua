@@ -98,8 +98,8 @@ function plan.mixed_precision(model, options)
   return model
 end
 
--- By module: how its products are rounded to float8; the number of the operator matmul.
-base.float8_of = {}
+-- By module: how its products are rounded to float8; the number of the operator matmul. And whether any are.
+base.float8_of, base.has_float8 = {}, false
 local RECIPES = {tensorwise = 1, rowwise = 2}
 local FLOAT8_KEYS = base.option_names("float8", {"recipe", "skip"})
 
@@ -126,7 +126,7 @@ function plan.float8(model, options)
           base.line_of(module), module.out_features, module.in_features)
       end
     end
-    base.float8_of[module] = RECIPES[recipe]
+    base.float8_of[module], base.has_float8 = RECIPES[recipe], true
   end)
   if not any then
     fail("float8: this %s has no Linear that it could convert: other layers compute in their own type", base.class_name(model))
