@@ -335,7 +335,7 @@
 /* The words of enums, in their order. */
 #define ROLE_WORDS                                                                                 \
   "activation", "parameter", "gradient", "sums", "state", "batch", "cache", "loss", "norm"
-#define TYPE_WORDS      "f32", "bf16", "i32", "i64", "bool", "i8", "nf4", "f64"
+#define TYPE_WORDS      "f32", "bf16", "i32", "i64", "bool", "i8", "nf4", "e4m3", "e5m2", "f64"
 #define PHASE_WORDS     "forward", "backward", "update", "gather", "decode", "constants", "count"
 #define REDUCTION_WORDS "sum", "max", "min"
 #define ITERATION_WORDS "first", "last", "next", "previous", "in_last"

@@ -48,10 +48,14 @@ char *product_table(void)
 
 char *product_list(void)
 {
-  return copy_text(nrow ? "    .list = (struct product *)&product,\n"
-                          "    .count = sizeof product / sizeof(struct product),\n"
-                          "    .workspace = offsetof(struct memory, workspace),\n"
-                          "    .workspace_bytes = sizeof m->workspace,\n"
+  long long copies = (long long)product_copies();
+  const char *less = copies ? text(" - %lld", copies) : "";
+  const char *room = copies ? text("    .copies_bytes = %lld,\n", copies) : "";
+  return copy_text(nrow ? text("    .list = (struct product *)&product,\n"
+                               "    .count = sizeof product / sizeof(struct product),\n"
+                               "    .workspace = offsetof(struct memory, workspace),\n"
+                               "    .workspace_bytes = sizeof m->workspace%s,\n%s",
+                               less, room)
                         : "    .list = NULL,\n"
                           "    .count = 0,\n"
                           "    .workspace = 0,\n"

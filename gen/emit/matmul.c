@@ -15,7 +15,8 @@
    that sum, every call but the first adds to the output.
 
    Operands are float32, or bfloat16, whose products are summed in float32; the output has their
-   type, or float32. A bfloat16 output is rounded by each call that adds to it. */
+   type, or float32. A bfloat16 output is rounded by each call that adds to it. Operands of float8
+   have an output of float32, or of what follows their scales. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
@@ -93,6 +94,7 @@ static char *product_strides(const struct product *p, enum gemm_operand o)
 static const char *type_suffix(const struct op *op)
 {
   if (type_at(op, GEMM_A) == F32) return "";
+  if (type_bytes(type_at(op, GEMM_A)) == 1) return "_float8";
   return type_at(op, GEMM_C) == F32 ? "_bf16_f32" : "_bf16";
 }
 
@@ -144,6 +146,7 @@ static char *product_call_text(const struct product *p)
 static const char *epilogue_name(const struct product *p, const struct written *w)
 {
   const struct epilogue *e = p->then;
+  if (e->function == OP_mul) return "SCALED";
   if (e->function == OP_gelu_tanh_back) return e->summed == NONE ? "GELU_BACK" : "GELU_BACK_SUMS";
   if (e->summed != NONE) return e->summed == product_value(p->op, w->a) ? "SUMS_OF_A" : "SUMS_OF_B";
   if (e->function == OP_matmul) return "BIAS";
@@ -156,12 +159,16 @@ static const char *epilogue_name(const struct product *p, const struct written *
 static char *product_fields(const struct product *p, const struct written *w)
 {
   const struct matrix *x = p->call.matrix;
-  enum type of = type_at(p->op, GEMM_A), makes = type_at(p->op, GEMM_C);
+  enum type of = type_at(p->op, w->a), b_of = type_at(p->op, w->b);
+  enum type makes = p->then ? graph->value[p->then->result].type : type_at(p->op, GEMM_C);
+  static const char *const runtime_name[] = {
+      [BF16] = "BF16", [E4M3] = "E4M3", [E5M2] = "E5M2", [F32] = "F32"};
   struct buffer b = {0};
   put(&b, ".a = '%c', .b = '%c', .m = %" PRId64 ", .n = %" PRId64 ", .k = %" PRId64, w->form[0],
       w->form[1], w->m, w->n, w->k);
-  if (of == BF16) put(&b, ", .of = BF16");
-  if (makes != of) put(&b, ", .makes = F32");
+  if (of != F32) put(&b, ", .of = %s", runtime_name[of]);
+  if (b_of != of) put(&b, ", .b_of = %s", runtime_name[b_of]);
+  if (makes != of) put(&b, ", .makes = %s", runtime_name[makes]);
   if (of == F32 && plan_options->tf32) put(&b, ", .tf32 = true");
   if (w->has_gaps)
     put(&b, ", .ld_c = %" PRId64 ", .ld_a = %" PRId64 ", .ld_b = %" PRId64, x[GEMM_C].ld,
@@ -191,6 +198,9 @@ static char *table_call_text(const struct product *p)
   const char *name = add_product(preferred, product_fields(p, &w));
   char *operands = text("&product.%s, %s, %s, %s", name, product_address(p, GEMM_C),
                         product_address(p, w.a), product_address(p, w.b));
+  if (p->then && p->then->function == OP_mul)
+    return text("multiply(%s, %s, %s, %s);", operands, w.adds,
+                c_name(p->then->scale[w.a == GEMM_B]), c_name(p->then->scale[w.a == GEMM_A]));
   if (p->then) {
     /* ", m->w.up.bias, up": the bias, or its gradient, and gelu's input, which has the layout of
        the result. */
@@ -294,6 +304,8 @@ char *epilogue_text(const struct op *op, int rank)
      are rows of the call; an operand is summed over the terms whatever the result's layout. */
   const struct matrix *result = &p->call.matrix[GEMM_C];
   bool sums_alone = then.function == OP_matmul && then.summed != NONE;
+  for (int i = 0; i < p->nloop; i++) p->variable[i] = product_counter(p, p->loop[i]->letter);
+  if (then.function == OP_mul) return nested_loops(p, table_call_text(p));
   if (!(!p->nloop && (!p->batch || p->op->pieces) && result->tight &&
         (!result->transposed || sums_alone)))
     bug_at("epilogue", op->body[0], "the product is not a single call");

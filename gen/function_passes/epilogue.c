@@ -5,8 +5,9 @@
    Leaves  such a kernel and its product as one operation, whose body is the product and the work
            after it: a bias is added, relu or the tanh form of gelu applied, and gelu's input
            kept; gelu's gradient; and, with any product, the sum of one of its operands over the
-           product's terms: a bias's gradient with that of its weight. A kernel may keep the rest of
-           its operations, or vanish.
+           product's terms: a bias's gradient with that of its weight; and what a product of float8
+           makes, times the two factors of its operands, in the type that follows. A kernel may keep
+           the rest of its operations, or vanish.
 
    Only programs for GPUs have epilogues: there each saves a pass over memory, while on a CPU the
    same loops would run after BLAS's call. relu's gradient stays a kernel: as an epilogue it needs a
@@ -279,9 +280,66 @@ static void give_slopes(const int *readers, struct function *f, int k)
     }
 }
 
+/* ------------------------------------------------------------------------ the scales of float8 */
+
+/* The operation in the kernel that multiplies the value by a number, or casts it, if nothing else
+   reads the value; or NONE. */
+static int goes_on(const int *readers, const struct op *group, int value, enum op_kind kind)
+{
+  for (int n = 0; n < group->nbody && readers[value] == 1; n++) {
+    const struct op *op = &graph->op[group->body[n]];
+    if (op->kind != kind || op->in[0] != value) continue;
+    bool is_scale = kind == OP_cast || !graph->value[op->in[1]].shape.ndim;
+    for (int m = 0; m < group->nbody && kind == OP_mul; m++)
+      is_scale &= graph->op[group->body[m]].out != op->in[1];
+    return is_scale ? group->body[n] : NONE;
+  }
+  return NONE;
+}
+
+/* The operations of the kernel that scale the product of float8, in order; their number, or 0. */
+static int scales_of(const int *readers, const struct op *group, const struct op *product,
+                     int *after)
+{
+  if (product->kind != OP_matmul || product->nin != 2 || product->pieces ||
+      type_bytes(graph->value[product->in[0]].type) != 1)
+    return 0;
+  after[0] = goes_on(readers, group, product->out, OP_mul);
+  after[1] = after[0] == NONE ? NONE : goes_on(readers, group, graph->op[after[0]].out, OP_mul);
+  if (after[1] == NONE) return 0;
+  after[2] = goes_on(readers, group, graph->op[after[1]].out, OP_cast);
+  return after[2] == NONE || graph->value[graph->op[after[2]].out].type != BF16 ? 2 : 3;
+}
+
+/* Moves the scales from the kernel at place k to the products of float8 before it. */
+static void give_factors(const int *readers, struct function *f, int k)
+{
+  for (int i = 0; i < k; i++) {
+    struct op *group = &graph->op[f->op[k]];
+    int after[3], left = 0, n = scales_of(readers, group, &graph->op[f->op[i]], after);
+    if (!n || !have_inputs(f, i, after, n)) continue;
+    int *body = alloc((size_t)group->nbody * sizeof *body);
+    struct stages *stages = alloc(sizeof *stages);
+    for (int m = 0; m < group->nbody; m++)
+      if (!lists_number(after, n, group->body[m])) body[left++] = group->body[m];
+    if (left && !find_stages(body, left, stages)) continue;
+    group->body = body;
+    group->nbody = left;
+    group->stages = stages;
+    graph->value[graph->op[f->op[i]].out].stored = false;
+    for (int m = 0; m < n; m++) graph->value[graph->op[after[m]].out].stored = m == n - 1;
+    f->op[i] = together(f->op[i], n, after);
+    if (left) continue;
+    remove_at(f, k);
+    return;
+  }
+}
+
 /* A product moves to the place of its kernel: nothing else waits for it. Pieces stay in place. */
 static void join_kernels(const int *readers, struct function *f)
 {
+  for (int k = f->nop - 1; k >= 0; k--)
+    if (graph->op[f->op[k]].kind == OP_fused) give_factors(readers, f, k);
   for (int k = 0; k < f->nop; k++) {
     int product = followed_by(readers, f, k);
     if (product == NONE && graph->op[f->op[k]].kind == OP_fused) give_slopes(readers, f, k);
@@ -362,7 +420,8 @@ void epilogue(void)
 
 struct epilogue epilogue_of(const struct op *op)
 {
-  struct epilogue e = {.function = OP_matmul, .bias = NONE, .kept = NONE, .summed = NONE};
+  struct epilogue e = {
+      .function = OP_matmul, .bias = NONE, .kept = NONE, .summed = NONE, .scale = {NONE, NONE}};
   const struct op *product = &graph->op[op->body[0]];
   e.result = product->out;
   for (int k = 1; k < op->nbody; k++) {
@@ -372,8 +431,9 @@ struct epilogue epilogue_of(const struct op *op)
       e.summed = after->in[0];
       break;
     }
+    if (after->kind == OP_mul) e.scale[k - 1] = after->in[1];
     if (after->kind == OP_add) e.bias = after->in[after->in[0] == e.result];
-    if (after->kind != OP_add) e.function = after->kind;
+    if (after->kind != OP_add && after->kind != OP_cast) e.function = after->kind;
     if (after->kind == OP_gelu_tanh && graph->value[e.result].stored) e.kept = e.result;
     if (after->kind == OP_gelu_tanh_back) e.kept = after->in[1];
     e.result = after->out;

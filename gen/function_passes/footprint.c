@@ -29,6 +29,36 @@ static int64_t workspace_of_all(const struct op *op)
   return bytes < target->most_workspace ? bytes : target->most_workspace;
 }
 
+/* Where the copies of operands begin: COPY_ALIGNED of products.cu. */
+static int64_t aligned_for_copies(int64_t bytes)
+{
+  enum { ALIGNED = 256 };
+  return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
+}
+
+/* The room for operands of a product of float8, which the library may take only transposed. */
+static int64_t copies_of(const struct op *op)
+{
+  int64_t bytes = 0;
+  if (op->kind != OP_matmul || type_bytes(graph->value[op->in[0]].type) != 1) return 0;
+  for (int i = 0; i < 2; i++) bytes += aligned_for_copies(elements(local_shape(op->in[i], 0)));
+  return bytes;
+}
+
+int64_t product_copies(void)
+{
+  int64_t most = 0;
+  for (int i = 0; i < graph->nfunction && target->most_workspace; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      int64_t bytes = copies_of(op->kind == OP_epilogue ? &graph->op[op->body[0]] : op);
+      for (int j = 0; j < op->nbody && op->kind == OP_products; j++)
+        bytes += copies_of(&graph->op[op->body[j]]);
+      if (most < bytes) most = bytes;
+    }
+  return most;
+}
+
 int64_t product_workspace(void)
 {
   int64_t most = 0;
@@ -41,7 +71,8 @@ int64_t product_workspace(void)
                                                 : 0;
       if (most < bytes) most = bytes;
     }
-  return most;
+  const int64_t copies = product_copies();
+  return copies ? aligned_for_copies(most) + copies : most;
 }
 
 int64_t held_elements(enum role role, int rank)

@@ -208,6 +208,8 @@ struct epilogue epilogue_of(const struct op *op);
 int64_t parts_bytes(void);
 /* The bytes in which cuBLASLt may work; 0 without products. */
 int64_t product_workspace(void);
+/* The bytes at its end in which operands of a product are transposed. */
+int64_t product_copies(void);
 /* Bytes of rank 0, which has the largest parts: of its values by role (outputs for ACTIVATION), of
    all memory that the program requests, and an allowance for the memory of libraries. */
 const int64_t *memory_by_role(void);

@@ -96,6 +96,7 @@ void matmul_grad(int g)
           expanded.dims |= 1u << d;
       }
       product.equation = text("%s,%s->%s", c, part[1 - i], left);
+      set_number(&product, "float8", number_of(forward_op, "float8"));
       set_type_of_gradient(&product, forward_op->in[i]);
       expanded.in[0] = append_backward(product);
       int matmul_side = expanded.dims

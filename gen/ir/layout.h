@@ -129,9 +129,10 @@ static inline bool same_shape(struct shape a, struct shape b)
   return same;
 }
 
-/* A plan's tensors have no types I8 and NF4, of the bytes of blocks of weights, and no F64, in
-   which the norm of gradients is summed. */
-enum type { F32, BF16, I32, I64, BOOL, I8, NF4, F64 };
+/* A plan's tensors have no types I8 and NF4, of the bytes of blocks of weights, no E4M3 and E5M2,
+   to which the pass float8 rounds what products take, and no F64, in which the norm of gradients is
+   summed. */
+enum type { F32, BF16, I32, I64, BOOL, I8, NF4, E4M3, E5M2, F64 };
 
 /* Blocks of weights (runtime/base/weight_blocks.h): the numbers of one, and its bytes. 0: the type
    has no blocks. */

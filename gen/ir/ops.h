@@ -94,7 +94,8 @@
 
 /* ------------------------------------------------------------------------------------- products */
 
-OP(matmul,         "equation",             "a|b",          matmul_grad,        "", "", "*",
+/* float8: rounded to it, a scale for each tensor, 1, or each row of terms, 2. */
+OP(matmul,         "equation",             "a|b",          matmul_grad,        "float8", "", "*",
    .product = true, .sign = "@")
 
 /* --------------------------------------------------------------------------- element by element */
@@ -261,7 +262,6 @@ OP(embedding_back, "...d,...->v@d",        "a",            no_grad,            "
 #include "ir/row_ops.h"
 #include "ir/matrix_ops.h"
 /* ---------------------------------------------------------------------------- along a dimension */
-
 OP(cumsum,         "...D!->...D!",         "a",            cumsum_grad,        "reverse", "", "",
    .type = "f32")
 /* The greatest so far, or with `least` the smallest, and its index: of equal ones the last. */

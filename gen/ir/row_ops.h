@@ -24,3 +24,4 @@ OP(grouped_linear_back_input, "ebskn,end,e+bsk->ebskd", "a|b", no_grad, "", "", 
    .type = "a")
 OP(grouped_linear_back_weight, "ebskn,ebskd,e+bsk->end", "a|b", no_grad, "", "", "bskdn",
    .type = "a")
+#include "ir/float8_ops.h"

@@ -45,7 +45,7 @@ int shapes(const struct op *op, struct shape shape[MAX_OUTPUTS])
 
 bool is_floating(enum type t)
 {
-  return t == F32 || t == BF16;
+  return t == F32 || t == BF16 || t == E4M3 || t == E5M2;
 }
 
 /* The type by the row, where the rule gives none; NONE: the row gives none either. */

@@ -18,11 +18,6 @@
 
 /* -------------------------------------------------------------------------------------- numbers */
 
-static bool is_float(enum type type)
-{
-  return type == F32 || type == BF16;
-}
-
 /* Like float_to_bf16 of runtime/base/elements.h. */
 static double rounded_to_bf16(double x)
 {
@@ -37,7 +32,7 @@ static double rounded_to_bf16(double x)
 
 static const struct expr *typed_number(double x, enum type type)
 {
-  if (is_float(type)) return word_expr(number_text(x));
+  if (is_floating(type)) return word_expr(number_text(x));
   return type == BOOL ? word_expr(x != 0 ? "1" : "0") : int_expr((int64_t)x);
 }
 
@@ -58,9 +53,11 @@ static const struct expr *converted(const struct expr *e, enum type from, enum t
   if (from == BF16 && to == BF16) return e;
   if (from == BF16) return converted(call_with("bf16_to_float", e), F32, to);
   if (to == BF16) return rounded(converted(e, from, F32));
+  if (to == E4M3 || to == E5M2)
+    return call_with(text("float_to_%s", type_name(to)), converted(e, from, F32));
   if (to == BOOL && from != BOOL) return expr("%e != 0", e);
-  bool narrower = (is_float(from) && !is_float(to)) || (from == I64 && to == I32) ||
-                  (is_float(to) && (from == I32 || from == I64));
+  bool narrower = (is_floating(from) && !is_floating(to)) || (from == I64 && to == I32) ||
+                  (is_floating(to) && (from == I32 || from == I64));
   return narrower ? prefix_expr(text("(%s)", c_type(to)), e) : e;
 }
 
@@ -144,11 +141,11 @@ static enum type type_of_computing(const struct op *op, const struct expr *row)
   bool letter = is_letter_row(op, row), decides = rule_type(op, 0) == BOOL;
   enum type type = letter ? I32 : BOOL, out = graph->value[op->out].type;
   if (is_float_row(row) || (expr_names(row, "$s") && op->scalar != floor(op->scalar))) return F32;
-  if (is_float(out) && !decides && !letter) return F32;
+  if (is_floating(out) && !decides && !letter) return F32;
   for (int i = 0; i < op->nin; i++) {
     enum type in = graph->value[op->in[i]].type;
     if (!counts(op, row, i)) continue;
-    if (is_float(in)) return F32;
+    if (is_floating(in)) return F32;
     if (in == I64 || (in == I32 && type == BOOL)) type = in;
   }
   return op->nin || letter ? type : out;
@@ -179,8 +176,8 @@ static const struct expr *typed_element(const struct writing *w, int i, const st
 {
   enum type type = graph->value[w->op->in[i]].type;
   if (!counts(w->op, w->row, i))
-    return is_float(type) ? converted(converted(e, type, F32), F32, BOOL) : e;
-  return is_float(w->type) ? converted(e, type, F32) : e;
+    return is_floating(type) ? converted(converted(e, type, F32), F32, BOOL) : e;
+  return is_floating(w->type) ? converted(e, type, F32) : e;
 }
 
 /* Input i's element; in dimension `dim` at the index `at`, unless dim is NONE. */
@@ -373,7 +370,7 @@ static const struct expr *indexed_element(struct writing *w, int i, const struct
 static const struct expr *scalar(const struct writing *w)
 {
   bool factor = w->op->kind == OP_scale || w->op->kind == OP_expand;
-  if (factor && is_float(w->type)) return float_factor(w->op->scalar);
+  if (factor && is_floating(w->type)) return float_factor(w->op->scalar);
   return typed_number(w->op->scalar, w->type == BOOL ? I32 : w->type);
 }
 
@@ -396,7 +393,7 @@ static const struct expr *filled_row(struct writing *w, const struct expr *e)
   }
   if (is_sign(e, "*") && !strcmp(e->at[0]->word, "$s")) { /* 1 * x, s * 1 */
     if (w->op->scalar == 1) return filled_row(w, e->at[1]);
-    if (is_row_input(e->at[1], 0) && is_float(w->type)) {
+    if (is_row_input(e->at[1], 0) && is_floating(w->type)) {
       /* Whether input i is the number 1, so that the product is the other factor. */
       const struct value *v = &graph->value[w->op->in[0]];
       bool is_one = !v->stored && v->op != NONE && graph->op[v->op].kind == OP_full &&

@@ -46,7 +46,8 @@ const char *kernel_includes(void)
 {
   /* Whether anything in the program has the type that runtime/base/elements.h defines. */
   bool has_bf16 = false;
-  for (int i = 0; i < graph->nvalue && !has_bf16; i++) has_bf16 = graph->value[i].type == BF16;
+  for (int i = 0; i < graph->nvalue && !has_bf16; i++)
+    has_bf16 = graph->value[i].type != F32 && is_floating(graph->value[i].type);
   bool elements = has_bf16, indices = false;
   for (int i = 0; i < nkernels; i++) {
     elements |= uses_elements(&kernels[i]);

@@ -209,11 +209,11 @@ void check_types(const struct op *op)
     if (!is_floating(type_at(op, o)))
       plan_error(op->line, "matmul: %s is %s; products are of float32 or bfloat16",
                  value_name(op->in[o]), type_name(type_at(op, o)));
-  if (a != b)
+  if (a != b && !(type_bytes(a) == 1 && type_bytes(b) == 1))
     plan_error(op->line, "matmul: %s is %s and %s is %s: cast one of them, with x:to(\"%s\")",
                value_name(op->in[GEMM_A]), type_name(a), value_name(op->in[GEMM_B]), type_name(b),
                a == BF16 || b == BF16 ? "bfloat16" : "float32");
-  if (c != a && !(a == BF16 && c == F32))
+  if (c != a && !(a != F32 && c == F32))
     bug("emit", "matmul: %s of %s", type_name(c), type_name(a));
 }
 

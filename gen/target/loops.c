@@ -110,8 +110,8 @@ static unsigned marked_dims(const struct kernel_builder *k)
 bool names_letter(const struct op *op, const char *name)
 {
   bool is_input = name[0] >= 'a' && name[0] < 'a' + op->nin;
-  return isalpha((unsigned char)name[0]) && !isalpha((unsigned char)name[1]) && !is_input &&
-         name[0] != 's';
+  bool goes_on = isalnum((unsigned char)name[1]) || name[1] == '_';
+  return isalpha((unsigned char)name[0]) && !goes_on && !is_input && name[0] != 's';
 }
 
 /* An index that the expression uses has a loop of its own. */

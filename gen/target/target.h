@@ -12,10 +12,11 @@
 
 /* The function of such an operation; NONE where there is no such value. */
 struct epilogue {
-  enum op_kind function; /* relu, gelu_tanh, gelu_tanh_back; matmul: none */
+  enum op_kind function; /* relu, gelu_tanh, gelu_tanh_back; mul: by `scale`; matmul: none */
   int bias;              /* added first; or, with `summed`, its gradient, which is an output */
   int kept;              /* the input of gelu: stored, or for the gradient read */
   int summed;            /* the value summed into bias: the result, or an operand, over the terms */
+  int scale[2]; /* of products of float8: the numbers by which the operands are multiplied */
   int result;
 };
 

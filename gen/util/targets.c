@@ -34,6 +34,7 @@ const struct target targets[TARGETS] = {
             .widest_vector = 8,
             .most_shared = 163 << 10,
             .member_alignment = 64,
+            .float8 = true,
             .epilogues = true,
             .product_table = true,
             .most_workspace = 32 << 20,

@@ -126,6 +126,7 @@ struct target {
   int widest_vector;    /* elements that a thread loads at once */
   int most_shared;      /* bytes of a block's shared memory */
   int member_alignment; /* alignment of a member of struct memory, in bytes; 0: its type's */
+  bool float8;          /* it has products of float8: float8.c */
   bool epilogues;       /* a product can have an epilogue: epilogue.c */
   bool product_table;   /* products are listed in a table for the runtime: gemm_table.c */
   int64_t most_workspace;  /* workspace of a product, in bytes */

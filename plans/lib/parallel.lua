@@ -44,7 +44,8 @@ function M.open(args)
   end
 
   -- float32, or tf32: float32 whose products may round what they take; or bfloat16: weights and what
-  -- the optimizer keeps of them are float32, and the model computes in bfloat16.
+  -- the optimizer keeps of them are float32, and the model computes in bfloat16. float8: as bfloat16,
+  -- and the products of the layers take float8; the head does not.
   p.dtype = args.dtype
 
   p.hybrid = p.dp_replicate > 1 and p.dp_shard > 1
@@ -118,8 +119,11 @@ function M.open(args)
       if last then fully_shard(last, over, at_once) end
       fully_shard(model, over, inside)
     end
-    if p.dtype == "bfloat16" then
+    if p.dtype == "bfloat16" or p.dtype == "float8" then
       mixed_precision(model, {param_dtype = "bfloat16", reduce_dtype = "float32"})
+    end
+    if p.dtype == "float8" then
+      for _, layer in ipairs(layers) do float8(layer, {recipe = args.float8}) end
     end
   end
 

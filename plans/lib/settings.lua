@@ -72,8 +72,10 @@ M.mesh = {
     search = {"always", "never", with = {"dp_shard", "cp"}, without = "zero"}},
   {"zero", 0, "without dp_shard: 1 cuts the optimizer's state over dp, 2 the gradients too", choices = {0, 1, 2},
     search = {kind = "zero", 1, 2, with = {"dp_replicate", "cp"}, without = {"dp_shard", "reshard_after_forward"}}},
-  {"dtype", "float32", "bfloat16: float32 weights, bfloat16 arithmetic; tf32: products may round their operands to TF32",
-    choices = {"float32", "tf32", "bfloat16"}},
+  {"dtype", "float32", "bfloat16: float32 weights, bfloat16 arithmetic; float8: so, and the products of the layers' Linear "
+    .. "modules in float8; tf32: products may round their operands to TF32",
+    choices = {"float32", "tf32", "bfloat16", "float8"}},
+  {"float8", "tensorwise", "of dtype=float8: a scale for each tensor, or for each row of terms", choices = {"tensorwise", "rowwise"}},
   {"device", nil, "of the simulated step, in its usual nodes of 8: H100, H200, A100, A100-40GB, B200", type = "text"},
   {"cluster", nil, "where the ranks run: dgx-a100, dgx-a100-40gb, dgx-h100, dgx-h200, dgx-b200, dgx-h100:16 of 16 nodes, or a file, .json",
     type = "text"},

@@ -10,6 +10,7 @@
 #include <string.h>
 #ifdef __cplusplus
 #include <cuda_bf16.h>
+#include <cuda_fp8.h>
 #endif
 #include "base/philox4x32.h"
 
@@ -65,6 +66,47 @@ ELEMENT float smaller(float a, float b)
 #pragma omp declare reduction(smaller:float                                                        \
                               : omp_out = smaller(omp_out, omp_in))                                \
     initializer(omp_priv = INFINITY)
+#endif
+
+// float8: E4M3 with three bits after the point, up to 448; wide: E5M2 with two, up to 57344. The
+// factor with which numbers up to `largest` fill the range, as torchao has it, rounded down to a
+// power of 2 where that is asked for.
+ELEMENT float float8_scale(float largest, int wide, int power_of_2)
+{
+  const float scale = (wide ? 57344.0f : 448.0f) / larger(largest, 1e-12f);
+  uint32_t bits;
+  float power;
+  memcpy(&bits, &scale, sizeof bits);
+  bits &= 0x7f800000;
+  memcpy(&power, &bits, sizeof power);
+  return power_of_2 && scale == scale ? power : scale;
+}
+
+// The nearest number of float8, ties to even; numbers beyond the largest become the largest. The
+// last bit of `rounder` is the distance between neighbours in float8 at x: adding it rounds.
+ELEMENT float to_float8(float x, int wide)
+{
+  const float most = wide ? 57344.0f : 448.0f, y = x > most ? most : x < -most ? -most : x;
+  const uint32_t least = wide ? 0x38800000 : 0x3c800000; // 2^-14, 2^-6
+  uint32_t bits;
+  float power;
+  memcpy(&bits, &y, sizeof bits);
+  bits &= 0x7f800000;
+  if (bits < least) bits = least;
+  memcpy(&power, &bits, sizeof power);
+  const float rounder = power * (wide ? 3145728.0f : 1572864.0f); // 1.5 2^21, 1.5 2^20
+  return (y + rounder) - rounder;
+}
+#ifdef __cplusplus
+typedef __nv_fp8_storage_t e4m3, e5m2;
+ELEMENT e4m3 float_to_e4m3(float x)
+{
+  return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
+}
+ELEMENT e5m2 float_to_e5m2(float x)
+{
+  return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E5M2);
+}
 #endif
 
 // The derivative of x / 2 (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3).

@@ -50,8 +50,8 @@ enum { MAX_MESH = 6 };
 
 // BOOL: one byte, 0 or 1. INT8_BLOCKS and NF4_BLOCKS, of a PARAMETER: bytes; the last dimension is
 // a block of weight_blocks.h, and that before it counts blocks: in files of weights these two are
-// one, of numbers; a checkpoint has the bytes.
-enum type { F32, BF16, I32, I64, BOOL, INT8_BLOCKS, NF4_BLOCKS };
+// one, of numbers; a checkpoint has the bytes. E4M3 and E5M2: float8, of operands of products only.
+enum type { F32, BF16, I32, I64, BOOL, INT8_BLOCKS, NF4_BLOCKS, E4M3, E5M2 };
 
 // The role of a tensor. A file of weights must hold every PARAMETER, a file of data every BATCH. An
 // OUTPUT of a program that trains is a metric of the plan's: F32, and whole on every rank.

@@ -52,7 +52,7 @@ static struct product product_of(int type, const char *form, int m, int n, int k
   p.m = m;
   p.n = n;
   p.k = k;
-  p.of = p.makes = types[type].type;
+  p.of = p.b_of = p.makes = types[type].type;
   p.tf32 = types[type].tf32;
   if (batch > 1) {
     p.batch = batch;

@@ -1,9 +1,12 @@
-// A stand-in for CUDA, for tests only: cuBLASLt over CBLAS, for float32 and bfloat16.
+// A stand-in for CUDA, for tests only: cuBLASLt over CBLAS, for float32, bfloat16 and float8. Of
+// float8 it takes, as a GPU of compute capability 9 does, only aligned operands whose terms are
+// side by side.
 //
 // Its heuristics return one algorithm, which records the request: cublasLtMatmul accepts it for
 // that product alone, with matrices of the requested alignment. It overwrites the workspace that it
 // requested with garbage.
 #include "cublasLt.h"
+#include "cuda_fp8.h"
 #include "stand_in.h"
 
 #include <cblas.h>
@@ -30,6 +33,7 @@ struct cublasLtOperation {
   cublasLtEpilogue_t epilogue;
   void *bias, *aux;
   long long aux_ld, aux_step; // aux_step: distance within a batch
+  void *scale_a = nullptr, *scale_b = nullptr;
 };
 
 struct cublasLtPreference {
@@ -77,7 +81,8 @@ size_t size_of(const char *call, cudaDataType type)
 {
   if (type == CUDA_R_32F) return 4;
   if (type == CUDA_R_16BF) return 2;
-  fail(call, "type %d; the stand-in knows CUDA_R_32F and CUDA_R_16BF", (int)type);
+  if (type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2) return 1;
+  fail(call, "type %d; the stand-in knows CUDA_R_32F, CUDA_R_16BF and float8", (int)type);
 }
 
 CBLAS_TRANSPOSE transpose(const char *call, cublasOperation_t op)
@@ -153,7 +158,11 @@ struct matrix {
         continue;
       }
       for (long long i = 0; i < is.rows; i++) {
-        const float y = read_number(element(of, i, j), size);
+        const char *at_element = element(of, i, j);
+        const float y = size == 1
+                            ? cuda_on_cpu_float8((unsigned char)*at_element,
+                                                 is.type == CUDA_R_8F_E4M3 ? __NV_E4M3 : __NV_E5M2)
+                            : read_number(at_element, size);
         x[(size_t)(j * is.rows + i)] = tf32 ? rounded(y, 10) : y;
       }
     }
@@ -213,7 +222,10 @@ product described(const char *call, cublasLtMatmulDesc_t operation, const matrix
   const cublasLtOperation &is = *operation;
   for (const matrix *x : {&a, &b, &c, &d}) check_layout(call, *x);
   if (memcmp(&c.is, &d.is, sizeof c.is)) fail(call, "c and d have layouts of their own");
-  if (a.is.type != b.is.type || (d.is.type != a.is.type && d.is.type != CUDA_R_32F))
+  const bool float8 = a.size == 1 && b.size == 1;
+  const bool two_wide = a.is.type == CUDA_R_8F_E5M2 && b.is.type == CUDA_R_8F_E5M2;
+  const bool narrow = d.is.type == (float8 ? CUDA_R_16BF : a.is.type);
+  if ((a.is.type != b.is.type && !float8) || two_wide || (!narrow && d.is.type != CUDA_R_32F))
     fail(call, "types %d and %d make %d", (int)a.is.type, (int)b.is.type, (int)d.is.type);
   if (is.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.is.type != CUDA_R_32F)
     fail(call, "TF32 is of float32");
@@ -235,6 +247,21 @@ product described(const char *call, cublasLtMatmulDesc_t operation, const matrix
   if (has_aux(is.epilogue) && d.is.batch > 1 && (is.aux_step < is.aux_ld * n || is.aux_step % 8))
     fail(call, "aux of a batch, each %lld behind the one before", is.aux_step);
   return {is, a, b, d, ta, tb, (int)m, (int)n, (int)k};
+}
+
+// Whether it is of float8, and as the devices take it.
+bool is_float8(const product &p)
+{
+  return p.a.size == 1;
+}
+
+bool takes_float8(const product &p, const uint32_t *aligned)
+{
+  for (int i = 0; i < 4; i++)
+    if (aligned[i] < 16) return false;
+  return p.flip_a && !p.flip_b && p.is.epilogue == CUBLASLT_EPILOGUE_DEFAULT && p.m % 16 == 0 &&
+         p.k % 16 == 0 && p.a.is.ld % 16 == 0 && p.b.is.ld % 16 == 0 &&
+         p.d.is.ld * (long long)p.d.size % 16 == 0;
 }
 
 // ---- an algorithm: what it was made for
@@ -324,6 +351,8 @@ void check_places(const char *call, const product &p)
   check_apart(call, p.d, p.d);
   stretches bias = {static_cast<char *>(p.is.bias), bias_bytes(p), 1, 1};
   if (bias.bytes) need_device(call, "the bias", bias.at, bias.bytes);
+  for (const void *scale : {p.is.scale_a, p.is.scale_b})
+    if (scale) need_device(call, "a scale", scale, sizeof(float));
   for (int i = 0; i < p.d.is.batch; i++) {
     stretches aux = aux_of(p, i);
     if (aux.bytes) need_device(call, "aux", aux.at, aux.extent());
@@ -338,6 +367,8 @@ void check_places(const char *call, const product &p)
 // The sums of one product of the batch, without gaps.
 std::vector<float> sums_of(const product &p, int of, float alpha, float beta)
 {
+  for (const void *scale : {p.is.scale_a, p.is.scale_b})
+    if (scale) alpha *= *static_cast<const float *>(scale);
   const bool tf32 = p.is.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && rounds_to_tf32();
   std::vector<float> a = p.a.widened(of, tf32), b = p.b.widened(of, tf32);
   std::vector<float> sums((size_t)p.m * (size_t)p.n);
@@ -412,6 +443,8 @@ void tell_accesses(const product &p, void *workspace, size_t scratch)
     const stretches aux = aux_of(p, i);
     if (aux.bytes) makes_aux ? writes(aux) : reads(aux);
   }
+  for (void *scale : {p.is.scale_a, p.is.scale_b})
+    if (scale) reads({static_cast<char *>(scale), sizeof(float), sizeof(float), 1});
   if (scratch) writes({static_cast<char *>(workspace), scratch, scratch, 1});
 }
 
@@ -522,8 +555,9 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *operation,
   if (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_FAST_TF32)
     fail(call, "compute type %d; the stand-in computes in 32F, and in TF32", (int)compute);
   if (scale != CUDA_R_32F) fail(call, "scale type %d", (int)scale);
-  *operation = new_one(cublasLtOperation{compute, CUBLAS_OP_N, CUBLAS_OP_N,
-                                         CUBLASLT_EPILOGUE_DEFAULT, nullptr, nullptr, 0, 0});
+  *operation =
+      new_one(cublasLtOperation{compute, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT,
+                                nullptr, nullptr, 0, 0, nullptr, nullptr});
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -557,6 +591,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
     break;
   case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
     operation->aux = attribute<void *>(call, which, from, bytes);
+    break;
+  case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+    operation->scale_a = attribute<void *>(call, which, from, bytes);
+    break;
+  case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+    operation->scale_b = attribute<void *>(call, which, from, bytes);
     break;
   case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
     operation->aux_ld = attribute<int64_t>(call, which, from, bytes);
@@ -625,6 +665,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   if (p.is.epilogue != CUBLASLT_EPILOGUE_DEFAULT && !setting("CUDA_ON_CPU_EPILOGUES", 1))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   const uint32_t *aligned = preference->aligned;
+  if (is_float8(p) && !takes_float8(p, aligned)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const matrix *of[] = {&p.a, &p.b, &p.d, &p.d};
   for (int i = 0; i < 4; i++)
     if (aligned[i] < of[i]->size) fail(call, "an alignment of %u bytes", aligned[i]);

@@ -39,7 +39,7 @@ static void describe_all()
         struct product &p = all[i++];
         p.a = flips % 2 ? 't' : 'n', p.b = flips / 2 ? 't' : 'n';
         p.m = M, p.n = N, p.k = K;
-        p.of = types ? BF16 : F32, p.makes = types == 1 ? BF16 : F32;
+        p.of = p.b_of = types ? BF16 : F32, p.makes = types == 1 ? BF16 : F32;
         p.then = (enum epilogue)then;
       }
 }

@@ -164,6 +164,9 @@ static bool arithmetic(enum op_kind kind, const double *x, double s, double *y)
   case OP_power:
     *y = pow(x[0], s);
     return true;
+  case OP_inverse_scale:
+    *y = pow(x[0], -1);
+    return true;
   case OP_neg:
     *y = -x[0];
     return true;
@@ -342,6 +345,32 @@ static bool element(enum op_kind kind, const double *x, double s, double *y)
   return arithmetic(kind, x, s, y) || activation(kind, x, y) || comparison(kind, x, y);
 }
 
+/* The factor with which numbers up to `largest` fill the range of float8. */
+static double scale_of_float8(double largest, int64_t wide, int64_t power_of_2)
+{
+  double scale = (wide ? 57344.0 : 448.0) / fmax(largest, 1e-12);
+  return power_of_2 ? exp2(floor(log2(scale))) : scale;
+}
+
+/* To the nearest number with 3 or 4 significant bits, or a multiple of the least one. */
+static double to_nearest_float8(double x, int64_t wide)
+{
+  int exponent, bits = wide ? 3 : 4, least = wide ? -16 : -9;
+  double most = wide ? 57344 : 448, y = fmax(-most, fmin(most, x));
+  frexp(y, &exponent);
+  int last = exponent - bits > least ? exponent - bits : least;
+  return ldexp(nearbyint(ldexp(y, -last)), last);
+}
+
+static bool element_of_float8(const struct op *op, const double *x, double *y)
+{
+  if (op->kind == OP_float8_scale)
+    *y = scale_of_float8(x[0], number_of(op, "wide"), number_of(op, "power"));
+  else if (op->kind == OP_to_float8)
+    *y = to_nearest_float8(x[0] * x[1], number_of(op, "wide"));
+  return op->kind == OP_float8_scale || op->kind == OP_to_float8;
+}
+
 static bool run_elements(const struct op *op, const struct array *in, struct array *out,
                          const struct places *at)
 {
@@ -353,8 +382,8 @@ static bool run_elements(const struct op *op, const struct array *in, struct arr
     double x[MAX_INPUTS];
     indices_of(space, i, index);
     for (int k = 0; k < op->nin; k++) x[k] = broadcast_element(op, in[k], space, index);
-    must(element(op->kind, x, op->scalar, &out->at[i]), "no reference for %s",
-         op_row[op->kind].name);
+    must(element_of_float8(op, x, &out->at[i]) || element(op->kind, x, op->scalar, &out->at[i]),
+         "no reference for %s", op_row[op->kind].name);
   }
   return true;
 }
@@ -508,7 +537,7 @@ static bool run_reduce(const struct op *op, const struct array *in, struct array
   (void)at;
   if (!same_shape(reduced_shape(op, in->shape), out->shape)) return false;
   for (int64_t i = 0, n = elements(out->shape); i < n; i++)
-    out->at[i] = op->kind == OP_sum ? 0 : op->kind == OP_amax ? -INFINITY : INFINITY;
+    out->at[i] = op->kind == OP_sum ? 0 : op->kind == OP_amin ? INFINITY : -INFINITY;
   for (int64_t i = 0, n = elements(in->shape); i < n; i++) {
     int64_t index[MAX_DIMS], own[MAX_DIMS];
     indices_of(in->shape, i, index);
@@ -516,6 +545,8 @@ static bool run_reduce(const struct op *op, const struct array *in, struct array
     double *y = &out->at[place_in_array(out->shape, own)], x = in->at[i];
     if (op->kind == OP_sum)
       *y += op->scalar * x;
+    else if (op->kind == OP_amax_abs)
+      *y = reduce_two(MAX, *y, fabs(x));
     else
       *y = reduce_two(op->kind == OP_amax ? MAX : MIN, *y, x);
   }
@@ -1847,8 +1878,12 @@ static reference *reference_of(enum op_kind kind)
     return run_rotary;
   case OP_sum:
   case OP_amax:
+  case OP_amax_abs:
   case OP_amin:
     return run_reduce;
+  case OP_float8_scale:
+  case OP_to_float8:
+    return run_elements;
   case OP_expand:
     return run_expand;
   case OP_full:

@@ -821,13 +821,27 @@ static void test_what_a_text_names(void **state)
   assert_false(has_word("x = y; // elements of a row\n  y = x;\n  // a", "a"));
 }
 
+/* A letter of the rule is a name by itself: a number of the operator may begin with it. */
+static void test_letters_of_a_row(void **state)
+{
+  (void)state;
+  const struct op op = {.kind = OP_add, .nin = 2};
+  assert_true(names_letter(&op, "d"));
+  assert_true(names_letter(&op, "d + 1"));
+  assert_false(names_letter(&op, "b"));
+  assert_false(names_letter(&op, "s"));
+  assert_false(names_letter(&op, "wide"));
+  assert_false(names_letter(&op, "e5m2"));
+  assert_false(names_letter(&op, "x_y"));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_row_in_c),      cmocka_unit_test(test_every_row_in_cuda),
       cmocka_unit_test(test_random_kernels_in_c), cmocka_unit_test(test_random_kernels_in_cuda),
       cmocka_unit_test(test_long_rows_in_cuda),   cmocka_unit_test(test_short_rows_in_cuda),
-      cmocka_unit_test(test_what_a_text_names),
+      cmocka_unit_test(test_what_a_text_names),   cmocka_unit_test(test_letters_of_a_row),
   };
   char temporary[] = "/tmp/kernelsXXXXXX", remove[64];
   setenv("OMP_WAIT_POLICY", "passive", 0); /* there may be more threads than cores */

@@ -35,6 +35,7 @@ static const struct left_out {
     {"power", "P(min) -> P(min)", POSITIVE},
     {"neg", "P(max) -> P(min); P(min) -> P(max)", TURNS},
     {"scale", BOTH, POSITIVE},
+    {"float8_scale", "P(max) -> P(min); P(min) -> P(max)", TURNS},
     {"batch_share", BOTH, EXTREMES},
     {"log", "P(min) -> P(min)", POSITIVE},
     {"log1p", "P(min) -> P(min)", POSITIVE},

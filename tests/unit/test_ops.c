@@ -148,6 +148,23 @@ static struct number dropped(void)
   return real(random < p ? 0 : x / (1 - p));
 }
 
+/* float8_scale(largest, wide, power_of_2). */
+static struct number float8_scale(void)
+{
+  double largest = conditional().x;
+  expect_word(",");
+  double wide = conditional().x;
+  expect_word(",");
+  double power_of_2 = conditional().x;
+  expect_word(")");
+  return real(scale_of_float8(largest, wide != 0, power_of_2 != 0));
+}
+
+static double rounded_to_float8(double x, double wide)
+{
+  return to_nearest_float8(x, wide != 0);
+}
+
 /* A call of one of the functions of C that elements may name. */
 static bool is_called(struct number *y)
 {
@@ -163,6 +180,7 @@ static bool is_called(struct number *y)
                {"fabsf(", fabs, NULL},
                {"erff(", erf, NULL},
                {"powf(", NULL, power_of},
+               {"to_float8(", NULL, rounded_to_float8},
                {"expm1f(", expm1, NULL},
                {"log1pf(", log1p, NULL},
                {"inverse_erf(", inverse_erf_of, NULL},
@@ -173,6 +191,10 @@ static bool is_called(struct number *y)
                {"silu_slope(", silu_derivative, NULL}};
   if (eat("dropped(")) {
     *y = dropped();
+    return true;
+  }
+  if (eat("float8_scale(")) {
+    *y = float8_scale();
     return true;
   }
   if (eat("is_training(")) { /* in the tests it is */
@@ -316,7 +338,7 @@ static struct array made_in_c(void)
   struct array out = zeros(graph->value[op->out].shape);
   struct shape space = reduces ? input[0].shape : out.shape;
   for (int64_t i = 0; reduces && i < elements(out.shape); i++)
-    out.at[i] = op->kind == OP_amax ? -INFINITY : op->kind == OP_amin ? INFINITY : 0;
+    out.at[i] = op->kind == OP_sum ? 0 : op->kind == OP_amin ? INFINITY : -INFINITY;
   for (int64_t i = 0; i < elements(space); i++) {
     set_indices(reduces ? letters.in[0] : letters.out[0], space, i);
     double x = in_c();
@@ -329,7 +351,7 @@ static struct array made_in_c(void)
     else if (op->kind == OP_sum)
       *y += op->scalar * x;
     else
-      *y = op->kind == OP_amax ? fmax(*y, x) : fmin(*y, x);
+      *y = op->kind == OP_amin ? fmin(*y, x) : fmax(*y, x);
   }
   return out;
 }

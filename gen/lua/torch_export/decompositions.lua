@@ -51,10 +51,10 @@ local function is_upper(uplo, who)
   return uplo == "U"
 end
 operators.linalg_eigh = function(a) return eigh(a.self or a.A, "linalg.eigh", is_upper(a.UPLO, "linalg.eigh")) end
--- Without vectors nobody reads them.
 operators._linalg_eigh = function(a)
-  local _ = a.compute_v
-  return operators.linalg_eigh(a)
+  local values, vectors = operators.linalg_eigh(a)
+  if a.compute_v == false then return values end
+  return values, vectors
 end
 operators.linalg_eigvalsh = function(a)
   return (eigh(a.self or a.A, "linalg.eigvalsh", is_upper(a.UPLO, "linalg.eigvalsh")))

@@ -9,7 +9,8 @@
 // row. RELU, GELU: that function of the sum; gelu in its tanh form. KEPT: also stores the argument
 // of gelu in another matrix like c. GELU_BACK: the result times gelu's derivative at the kept
 // argument. SUMS: also stores the sum of all rows of this. SUMS_OF_A, SUMS_OF_B: c is the plain
-// product; also stores the sum over k of a, of length m, or of b, of length n.
+// product; also stores the sum over k of a, of length m, or of b, of length n. SCALED: times the
+// two numbers in the places of bias and kept.
 enum epilogue {
   NOTHING_MORE,
   BIAS,
@@ -23,6 +24,7 @@ enum epilogue {
   GELU_BACK_SUMS,
   SUMS_OF_A,
   SUMS_OF_B,
+  SCALED,
 };
 
 // c[m, n] = a[m, k] b[k, n], row-major. A leading dimension of 0: no gaps between the rows; a batch
@@ -30,7 +32,8 @@ enum epilogue {
 struct product {
   char a = 'n', b = 'n'; // 't': stored transposed
   int m = 0, n = 0, k = 0;
-  enum type of = F32, makes = of;          // a and b; c, and all that is stored or added
+  enum type of = F32, b_of = of;           // a; b, which has another type only in float8
+  enum type makes = of;                    // c, and all that is stored or added
   bool tf32 = false;                       // reads 10 fraction bits of float32 operands
   int ld_c = 0, ld_a = 0, ld_b = 0;        // distance of stored rows in elements
   int batch = 0;                           // number of products, whose matrices are
@@ -44,6 +47,7 @@ struct products {
   struct product *list;
   int count;
   size_t workspace, workspace_bytes;
+  size_t copies_bytes = 0; // behind it: for operands of float8 that are transposed
 };
 
 // Chooses an algorithm for each, before the first step; forget_products releases them.

@@ -5,7 +5,8 @@
 // A^T, so its A is our b and its B is our a. cuBLASLt's heuristics choose the algorithm of each
 // product once, the same on all ranks with the same GPU; it sums in one order, so that runs repeat
 // bit for bit. If they have no algorithm with an epilogue, kernels of this file compute the
-// epilogue.
+// epilogue. If they have none of float8 for operands as they are stored, as before compute
+// capability 10, a kernel transposes those whose terms are not side by side.
 #include <cublasLt.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,15 +21,17 @@
       fail_call(__FILE__, __LINE__, #call, cublasLtGetStatusString(error_));                       \
   } while (0)
 
-enum { ALIGNED = 16, BLOCK = 256 }; // bytes, required by the fast algorithms; threads
+enum { ALIGNED = 16, BLOCK = 256 };     // bytes, required by the fast algorithms; threads
+enum { TILE = 64, COPY_ALIGNED = 256 }; // bytes: the side of what a block transposes
 
 struct prepared {
   cublasLtMatmulDesc_t operation;
   cublasLtMatrixLayout_t a, b, c;
   cublasLtMatmulAlgo_t aligned, any; // for matrices with that alignment, and for any
   bool takes_any;
-  char text[96]; // a description of the product
-  bool apart;    // kernels compute the epilogue
+  char text[96];           // a description of the product
+  bool apart;              // kernels compute the epilogue
+  bool copies_a, copies_b; // of float8: the operand is transposed before
 };
 
 static cublasLtHandle_t library;
@@ -37,7 +40,20 @@ static cublasLtHandle_t library;
 
 static uint32_t bytes_of(enum type t)
 {
-  return t == BF16 ? 2 : 4;
+  return t == F32 ? 4 : t == BF16 ? 2 : 1;
+}
+
+static cudaDataType_t library_type(enum type t)
+{
+  return t == E4M3   ? CUDA_R_8F_E4M3
+         : t == E5M2 ? CUDA_R_8F_E5M2
+         : t == BF16 ? CUDA_R_16BF
+                     : CUDA_R_32F;
+}
+
+static const char *name_of(enum type t)
+{
+  return t == E4M3 ? "float8 E4M3" : t == E5M2 ? "float8 E5M2" : t == BF16 ? "bfloat16" : "float32";
 }
 
 // A stored matrix of so many rows and columns.
@@ -45,8 +61,8 @@ static cublasLtMatrixLayout_t layout(enum type type, int rows, int columns, int 
                                      int64_t step)
 {
   cublasLtMatrixLayout_t made;
-  CHECK_CUBLAS(cublasLtMatrixLayoutCreate(&made, type == BF16 ? CUDA_R_16BF : CUDA_R_32F,
-                                          (uint64_t)columns, (uint64_t)rows, ld ? ld : columns));
+  CHECK_CUBLAS(cublasLtMatrixLayoutCreate(&made, library_type(type), (uint64_t)columns,
+                                          (uint64_t)rows, ld ? ld : columns));
   if (batch) {
     int32_t count = batch;
     CHECK_CUBLAS(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
@@ -72,7 +88,8 @@ static void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t w
 
 static bool has_bias(enum epilogue e)
 {
-  return e != NOTHING_MORE && e != RELU && e != GELU && e != GELU_KEPT && e != GELU_BACK;
+  return e != NOTHING_MORE && e != RELU && e != GELU && e != GELU_KEPT && e != GELU_BACK &&
+         e != SCALED;
 }
 
 static bool keeps(enum epilogue e)
@@ -87,7 +104,8 @@ static void describe_epilogue(const struct product *p, struct prepared *made, ui
       CUBLASLT_EPILOGUE_DEFAULT,     CUBLASLT_EPILOGUE_BIAS,          CUBLASLT_EPILOGUE_RELU,
       CUBLASLT_EPILOGUE_RELU_BIAS,   CUBLASLT_EPILOGUE_GELU,          CUBLASLT_EPILOGUE_GELU_BIAS,
       CUBLASLT_EPILOGUE_GELU_AUX,    CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU,
-      CUBLASLT_EPILOGUE_DGELU_BGRAD, CUBLASLT_EPILOGUE_BGRADB,        CUBLASLT_EPILOGUE_BGRADA};
+      CUBLASLT_EPILOGUE_DGELU_BGRAD, CUBLASLT_EPILOGUE_BGRADB,        CUBLASLT_EPILOGUE_BGRADA,
+      CUBLASLT_EPILOGUE_DEFAULT};
   const uint32_t epilogue = made->apart ? CUBLASLT_EPILOGUE_DEFAULT : known[p->then];
   const int64_t ld = p->n, step = p->step_c; // the kept argument has the layout of c
   set(made->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
@@ -103,14 +121,25 @@ static void describe_epilogue(const struct product *p, struct prepared *made, ui
 
 static void describe(const struct product *p, struct prepared *made)
 {
-  bool ta = p->a == 't', tb = p->b == 't';
+  bool ta = p->a == 't' && !made->copies_a, tb = p->b == 't' || made->copies_b;
+  const int ld_a = made->copies_a ? 0 : p->ld_a, ld_b = made->copies_b ? 0 : p->ld_b;
+  const int64_t step_a = made->copies_a ? (int64_t)p->m * p->k : p->step_a;
+  const int64_t step_b = made->copies_b ? (int64_t)p->n * p->k : p->step_b;
   CHECK_CUBLAS(cublasLtMatmulDescCreate(
       &made->operation, p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
-  set_operand(made->operation, CUBLASLT_MATMUL_DESC_TRANSA, p->b);
-  set_operand(made->operation, CUBLASLT_MATMUL_DESC_TRANSB, p->a);
-  made->a = layout(p->of, ta ? p->k : p->m, ta ? p->m : p->k, p->ld_a, p->batch, p->step_a);
-  made->b = layout(p->of, tb ? p->n : p->k, tb ? p->k : p->n, p->ld_b, p->batch, p->step_b);
+  set_operand(made->operation, CUBLASLT_MATMUL_DESC_TRANSA, tb ? 't' : 'n');
+  set_operand(made->operation, CUBLASLT_MATMUL_DESC_TRANSB, ta ? 't' : 'n');
+  made->a = layout(p->of, ta ? p->k : p->m, ta ? p->m : p->k, ld_a, p->batch, step_a);
+  made->b = layout(p->b_of, tb ? p->n : p->k, tb ? p->k : p->n, ld_b, p->batch, step_b);
   made->c = layout(p->makes, p->m, p->n, p->ld_c, p->batch, p->step_c);
+}
+
+static void destroy(const struct prepared *made)
+{
+  cublasLtMatrixLayoutDestroy(made->a);
+  cublasLtMatrixLayoutDestroy(made->b);
+  cublasLtMatrixLayoutDestroy(made->c);
+  cublasLtMatmulDescDestroy(made->operation);
 }
 
 static void prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t what,
@@ -150,8 +179,7 @@ static bool choose(const struct product *p, struct prepared *made, uint32_t alig
 static void tell(const struct product *p, char *text, size_t room)
 {
   snprintf(text, room, "product %c%c, m %d, n %d, k %d, of %s, makes %s, batch %d", p->a, p->b,
-           p->m, p->n, p->k, p->of == BF16 ? "bfloat16" : "float32",
-           p->makes == BF16 ? "bfloat16" : "float32", p->batch);
+           p->m, p->n, p->k, name_of(p->of), name_of(p->makes), p->batch);
 }
 
 static void fail_product(const struct product *p, const char *why)
@@ -162,11 +190,41 @@ static void fail_product(const struct product *p, const char *why)
   fail_call(__FILE__, __LINE__, "cublasLtMatmulAlgoGetHeuristic", text);
 }
 
+// The bytes of a transposed operand with so many columns.
+static size_t bytes_of_copy(const struct product *p, int columns)
+{
+  const size_t bytes = (size_t)p->k * (size_t)columns * (size_t)(p->batch ? p->batch : 1);
+  return (bytes + COPY_ALIGNED - 1) / COPY_ALIGNED * COPY_ALIGNED;
+}
+
+// All algorithms of float8 need aligned matrices. Before compute capability 10 they also need the
+// terms of each operand side by side.
+static void prepare_float8(const struct product *p, struct prepared *made)
+{
+  describe(p, made);
+  if (choose(p, made, ALIGNED, &made->aligned)) return;
+  destroy(made);
+  made->copies_a = p->a == 't';
+  made->copies_b = p->b == 'n';
+  if ((made->copies_a ? bytes_of_copy(p, p->m) : 0) +
+          (made->copies_b ? bytes_of_copy(p, p->n) : 0) >
+      program->products->copies_bytes)
+    fail_product(p, "no room for transposed operands");
+  describe(p, made);
+  if (!choose(p, made, ALIGNED, &made->aligned))
+    fail_product(p,
+                 "cuBLASLt has no algorithm: float8 takes a GPU of compute capability 8.9 or more");
+}
+
 static struct prepared *prepare(const struct product *p)
 {
   struct prepared *made = (struct prepared *)calloc(1, sizeof *made);
   if (!made) fail_product(p, "no memory");
   tell(p, made->text, sizeof made->text);
+  if (bytes_of(p->of) == 1) {
+    prepare_float8(p, made);
+    return made;
+  }
   describe(p, made);
   made->apart = p->then != NOTHING_MORE && !choose(p, made, 0, &made->any);
   made->takes_any = choose(p, made, 0, &made->any);
@@ -186,10 +244,7 @@ void forget_products()
   const struct products *all = program->products;
   for (int i = 0; i < all->count; i++) {
     struct prepared *made = all->list[i].prepared;
-    cublasLtMatrixLayoutDestroy(made->a);
-    cublasLtMatrixLayoutDestroy(made->b);
-    cublasLtMatrixLayoutDestroy(made->c);
-    cublasLtMatmulDescDestroy(made->operation);
+    destroy(made);
     free(made);
     all->list[i].prepared = NULL;
   }
@@ -294,6 +349,41 @@ static void finish_apart(const struct product *p, void *c, const void *a, const 
     finish_rows(p, (bf16 *)c, (bf16 *)bias, (bf16 *)kept);
 }
 
+// ---- transposing --------------------------------------------------------------------------------
+
+// to[columns][rows] = from[rows][columns], with ld between rows; all are multiples of four.
+__global__ void transpose_bytes(unsigned char *to, const unsigned char *from, int rows, int columns,
+                                long ld)
+{
+  __shared__ unsigned char tile[TILE][TILE + 4];
+  const int x = (int)threadIdx.x % 16 * 4, y = (int)threadIdx.x / 16;
+  const int row = (int)blockIdx.y * TILE, column = (int)blockIdx.x * TILE;
+  for (int i = y; i < TILE; i += 16) {
+    if (row + i >= rows || column + x >= columns) continue;
+    *(uchar4 *)&tile[i][x] = *(const uchar4 *)(from + (row + i) * ld + column + x);
+  }
+  __syncthreads();
+  for (int i = y; i < TILE; i += 16) {
+    if (column + i >= columns || row + x >= rows) continue;
+    *(uchar4 *)(to + (long)(column + i) * rows + row + x) =
+        make_uchar4(tile[x][i], tile[x + 1][i], tile[x + 2][i], tile[x + 3][i]);
+  }
+}
+
+// A copy of the operand, which has rows of so many columns, with its terms side by side; *room
+// moves behind it.
+static const void *transposed(const struct product *p, char **room, const void *from, int columns,
+                              int ld, long step)
+{
+  const dim3 blocks((unsigned)(columns + TILE - 1) / TILE, (unsigned)(p->k + TILE - 1) / TILE);
+  char *to = *room;
+  for (int i = 0; i < (p->batch ? p->batch : 1); i++) LAUNCH(transpose_bytes, blocks, BLOCK, stream)
+  ((unsigned char *)to + (long)p->k * columns * i, (const unsigned char *)from + i * step, p->k,
+   columns, ld ? ld : columns);
+  *room += bytes_of_copy(p, columns);
+  return to;
+}
+
 // ---- multiplying -------------------------------------------------------------------------------
 
 static bool is_aligned(const void *c, const void *a, const void *b, const void *bias,
@@ -306,6 +396,10 @@ static bool is_aligned(const void *c, const void *a, const void *b, const void *
 static void point_epilogue(const struct product *p, void *bias, void *kept)
 {
   cublasLtMatmulDesc_t operation = p->prepared->operation;
+  if (p->then == SCALED) { // cuBLASLt's A is our b
+    set(operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &kept, sizeof kept);
+    set(operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &bias, sizeof bias);
+  }
   if (has_bias(p->then)) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
   if (keeps(p->then)) set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &kept, sizeof kept);
 }
@@ -316,7 +410,11 @@ void multiply(const struct product *p, void *c, const void *a, const void *b, bo
   const struct products *all = program->products;
   const struct prepared *with = p->prepared;
   const float one = 1, beta = add ? 1 : 0;
-  const bool aligned = is_aligned(c, a, b, bias, kept);
+  const bool scaled = p->then == SCALED;
+  char *copies = (char *)rank_memory + all->workspace + all->workspace_bytes;
+  if (with->copies_a) a = transposed(p, &copies, a, p->m, p->ld_a, p->step_a);
+  if (with->copies_b) b = transposed(p, &copies, b, p->n, p->ld_b, p->step_b);
+  const bool aligned = is_aligned(c, a, b, scaled ? NULL : bias, scaled ? NULL : kept);
   if (!aligned && !with->takes_any)
     fail_product(p, "cuBLASLt has no algorithm for matrices that begin anywhere");
   note(with->text, stream);

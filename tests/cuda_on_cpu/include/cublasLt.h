@@ -1,6 +1,6 @@
-// A stand-in for CUDA that exists for tests only: cuBLASLt over CBLAS, of float32 and bfloat16.
-// Declared here is all that it does; an argument that it cannot honour ends the program with a
-// message.
+// A stand-in for CUDA that exists for tests only: cuBLASLt over CBLAS, of float32, bfloat16 and
+// float8. Declared here is all that it does; an argument that it cannot honour ends the program
+// with a message.
 #ifndef CUDA_ON_CPU_CUBLASLT_H
 #define CUDA_ON_CPU_CUBLASLT_H
 
@@ -32,7 +32,14 @@ typedef enum {
   CUBLAS_COMPUTE_64F = 70
 } cublasComputeType_t;
 
-typedef enum { CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16F = 2, CUDA_R_16BF = 14 } cudaDataType;
+typedef enum {
+  CUDA_R_32F = 0,
+  CUDA_R_64F = 1,
+  CUDA_R_16F = 2,
+  CUDA_R_16BF = 14,
+  CUDA_R_8F_E4M3 = 28,
+  CUDA_R_8F_E5M2 = 29
+} cudaDataType;
 typedef cudaDataType cudaDataType_t;
 
 typedef struct cublasLtContext *cublasLtHandle_t;
@@ -69,7 +76,9 @@ typedef enum {
   CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,
-  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE = 13
+  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE = 13,
+  CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
+  CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18
 } cublasLtMatmulDescAttributes_t;
 
 typedef enum {

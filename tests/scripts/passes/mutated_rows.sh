@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every word of a row is tested: rows of gen/ir/ops.h, row_ops.h, matrix_ops.h and generate_ops.h are broken on purpose, one at a time, and the exhaustive
-# tests must notice: test_rule, that a sharding which a row allows is wrong, or test_offers, that a correct
-# sharding is not offered. unit.rule and unit.offers show that both pass for the rows as they are.
+# Every word of a row is tested: rows of gen/ir/ops.h, row_ops.h, matrix_ops.h, generate_ops.h and float8_ops.h are broken on purpose,
+# one at a time, and the exhaustive tests must notice: test_rule, that a sharding which a row allows is wrong, or
+# test_offers, that a correct sharding is not offered. unit.rule and unit.offers show that both pass for the rows as they are.
 . "$(dirname "$0")/../common.sh"
 
 # A row, the text to replace everywhere in it, and the new text.
@@ -25,6 +25,7 @@ rotary             d!             d
 rotary_pairs       c!             c
 sum                "a"            "a:max"
 amax               :max"          "
+amax_abs           :max"          "
 expand             "a"            ""
 index              D@             D
 view               "a|            "
@@ -86,7 +87,7 @@ compile_rows() { "$cc" "${flags[@]}" -I"$WORK" -Igen -c "$WORK/ops_table.c" -o "
 # A "-" stands for nothing.
 break_row() {
   local done=1 file
-  for file in ops.h row_ops.h matrix_ops.h generate_ops.h; do ! break_row_of $file "$@" || done=0; done
+  for file in ops.h row_ops.h matrix_ops.h generate_ops.h float8_ops.h; do ! break_row_of $file "$@" || done=0; done
   return $done
 }
 break_row_of() {

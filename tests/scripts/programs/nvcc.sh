@@ -105,6 +105,7 @@ with_nvcc links reshard plans/reshard.lua
 more with_nvcc links llama plans/llama3.lua tp=2 clip=1 accumulate=2
 with_nvcc links llama_bf16 plans/llama3.lua dp=2 tp=2 dtype=bfloat16 clip=1
 with_nvcc compiles llama_tf32 plans/llama3.lua tp=4 dtype=tf32 checkpoint=layer
+with_nvcc compiles llama_float8 plans/llama3.lua dp=2 tp=2 dtype=float8
 for plan in gpt2 gemma bert resnet $(more echo causal_lm qwen phi3 gpt_neox falcon vit); do with_nvcc compiles $plan plans/$plan.lua dp=2 tp=2; done
 more with_nvcc compiles dpo plans/dpo.lua dp=2 tp=2 lora=4
 more with_nvcc compiles kto plans/kto.lua dp=2 tp=2 lora=4

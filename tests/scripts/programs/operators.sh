@@ -67,7 +67,7 @@ not_run() {
   for family in $families; do
     "$TPGEN" "$WORK/$family.lua" --dump=redistribute -D tp=2 -D place=mixed
   done > "$WORK/operations"
-  for name in $(sed -nE 's/^OP\((\w+), *"[^"].*/\1/p' gen/ir/{ops,row_ops,generate_ops}.h); do
+  for name in $(sed -nE 's/^OP\((\w+), *"[^"].*/\1/p' gen/ir/{ops,row_ops,generate_ops,float8_ops}.h); do
     grep -q " = $name(" "$WORK/operations" || echo "$name"
   done
   echo 'for k in pairs(F) do print("F." .. k) end for k in pairs(nn) do print("nn." .. k) end' \

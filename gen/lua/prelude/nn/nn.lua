@@ -390,11 +390,21 @@ nn.Linear = own_class("Linear", {"in_features", "out_features", "weight", "bias"
   function(self, adapter, x)
     check_input(x, "Linear")
     if adapter then return adapter(self, x) end
-    return of.linear(x, self.weight, self.bias)
+    base.float8 = base.float8_of[self]
+    local y = of.linear(x, self.weight, self.bias)
+    base.float8 = nil
+    return y
   end)
+
+-- Whether the forward of this module is another one than its class has.
+function base.has_adapter(module) return state_of[module] ~= nil end
 
 -- From now on the forward of the Linear, Conv1D or Embedding is adapter(module, x).
 function base.set_adapter(module, adapter)
+  if base.float8_of[module] then
+    fail("the %s of line %d is computed in float8, and takes no adapter: lora comes before float8", base.class_name(module),
+      base.line_of(module))
+  end
   if base.kind(state_of[module]) == "table" then fail("an Embedding with padding_idx takes no adapter") end
   state_of[module] = adapter
 end

@@ -193,10 +193,11 @@ end)
 
 local BATCH = "abcdefgh"
 
+-- base.float8: how products are rounded to float8 within the forward of a module that float8 names: precision.lua.
 local function product(a, b, equation)
   base.check_types(base.need_floating(a), "the first tensor", base.need_floating(b),
     "the second")
-  return append("matmul", {a, b}, {equation = equation})
+  return append("matmul", {a, b}, {equation = equation, float8 = base.float8})
 end
 base.product = product
 

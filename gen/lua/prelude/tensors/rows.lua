@@ -76,7 +76,7 @@ end
 -- Operators with a function of another name, which checks the arguments that the rule leaves open.
 local elsewhere = {attention = true, cached_attention = true, cached_attention_parts = true, cached_latent_attention = true, recent = true, running_sum = true, running_max = true, all_tokens = true, recall_state = true, keep_state = true, documents = true, index_within = true,
   linear_bf16 = true, linear_bf16_transposed = true, linear_int8 = true, linear_int8_transposed = true,
-  embedding_int8 = true, from_int8 = true, from_nf4 = true, merge = true, merge_logs = true, uniform_like = true, normal_like = true, running = true, in_training = true, batch_share = true, scan_take = true, scan_put = true, scan_stack = true, eigh = true, svd = true}
+  embedding_int8 = true, from_int8 = true, from_nf4 = true, merge = true, merge_logs = true, amax_abs = true, float8_scale = true, inverse_scale = true, to_float8 = true, uniform_like = true, normal_like = true, running = true, in_training = true, batch_share = true, scan_take = true, scan_put = true, scan_stack = true, eigh = true, svd = true}
 
 --- # Operators as such
 --- Operators of gen/ir/ops.h for which nothing else is a function. They take tensors, then a table of named arguments:

@@ -98,6 +98,42 @@ function plan.mixed_precision(model, options)
   return model
 end
 
+-- By module: how its products are rounded to float8; the number of the operator matmul. And whether any are.
+base.float8_of, base.has_float8 = {}, false
+local RECIPES = {tensorwise = 1, rowwise = 2}
+local FLOAT8_KEYS = base.option_names("float8", {"recipe", "skip"})
+
+--- float8(model, options?): the products of Linear modules in the model, and those of their gradients, take float8 with
+--- scales from the largest magnitudes of the moment, as torchao's convert_to_float8_training. Sizes are multiples of 16.
+--- A Linear with an adapter, or with a forward of its own, stays as it is. Gives the model.
+---   recipe = "tensorwise": a scale for each tensor, E4M3, and E5M2 for gradients; or `"rowwise"`: a scale for each row of
+---     terms, a power of 2, E4M3
+---   skip: a pattern of modules that stay as they are, or a list
+function plan.float8(model, options)
+  base.expect(model, "module", "the first argument of float8")
+  options = base.options(options, "float8", FLOAT8_KEYS)
+  if base.begun then fail("float8 comes before train and infer") end
+  local recipe = options.recipe == nil and "tensorwise" or options.recipe
+  if not RECIPES[recipe] then fail('float8\'s recipe is "tensorwise" or "rowwise", not %s', base.a(recipe)) end
+  local skips = options.skip ~= nil and base.named_by(model, base.patterns(options.skip, "float8's skip")) or {}
+  local any = false
+  base.each_module(model, function(module)
+    if base.class(module) ~= base.Linear or skips[module] or base.has_adapter(module) then return end
+    any = true
+    for _, size in ipairs{module.in_features, module.out_features} do
+      if size % 16 ~= 0 then
+        fail("float8: the Linear of line %d is %d x %d: its sizes must be multiples of 16; skip leaves it as it is",
+          base.line_of(module), module.out_features, module.in_features)
+      end
+    end
+    base.float8_of[module], base.has_float8 = RECIPES[recipe], true
+  end)
+  if not any then
+    fail("float8: this %s has no Linear that it could convert: other layers compute in their own type", base.class_name(model))
+  end
+  return model
+end
+
 -- The floating tensors among these, cast to the type; without a type, unchanged.
 function base.as_type(name, ...)
   local all = table.pack(...)

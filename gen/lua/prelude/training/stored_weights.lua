@@ -23,6 +23,8 @@ local function each_module(model, use)
   visit(model)
 end
 
+base.each_module = each_module
+
 local function store(weight, type, tables)
   if not core.stored(weight) then core.store_as(weight, type, tables) end
 end
@@ -77,6 +79,8 @@ local function named_by(model, patterns)
   end
   return named
 end
+
+base.named_by = named_by
 
 --- # Stored weights
 --- store_frozen(model, dtype, options?): the frozen matrices of Linear and Conv1D modules are stored as `"bfloat16"`
