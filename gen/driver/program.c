@@ -401,12 +401,13 @@ static bool is_of_texts(const struct value *v)
 /* Whether it is labels that may be -100: its range has this number, or a loss ignores it. */
 static bool is_of_labels(int id)
 {
-  static const int IGNORED = -100;
+  static const double IGNORED = -100;
   const struct value *v = &graph->value[id];
-  if (v->init.kind == INIT_UNIFORM && (int)v->init.a == IGNORED) return true;
+  if (v->init.kind == INIT_UNIFORM && v->init.a == IGNORED) return true;
   for (int i = 0; i < graph->nindex_use; i++) {
     const struct index_use *use = &graph->index_use[i];
-    if (use->input == id && use->ignores && use->ignored == IGNORED && use->below > 0) return true;
+    if (use->input == id && use->ignores && (double)use->ignored == IGNORED && use->below > 0)
+      return true;
   }
   return false;
 }
