@@ -167,7 +167,7 @@ static int as_in_time(struct propagating *p, int value, struct layout to, const 
 /* `value` in layout `to`: by an earlier redistribution, or a new one. */
 static int as_layout(struct propagating *p, int value, struct layout to, const struct op *user)
 {
-  int there = moved_before_to(&p->uses, value, to);
+  int there = moved_before_to(&p->uses, value, to, user->phase);
   if (there != NONE) return there;
   /* Whether the step of a scan in which `user` runs reads the value as all steps do. */
   int scan = user->module >= graph->nmodule ? NONE : scan_around(user->module);

@@ -37,7 +37,8 @@ static void ask_op(struct query *q, const struct def_use *uses, const struct op 
     ask_number(q, v->role == CACHE);
     for (int k = 0; k < i; k++) ask_number(q, op->in[k] == op->in[i]);
     for (int m = uses->moved_to[op->in[i]]; m != NONE; m = uses->moved_before[m])
-      if (is_plain_move(&graph->op[m])) ask_layout(q, &graph->value[graph->op[m].out].layout);
+      if (move_serves(&graph->op[m], op->phase))
+        ask_layout(q, &graph->value[graph->op[m].out].layout);
     ask_number(q, NONE);
   }
   for (int k = 0; k < op->nout; k++) {

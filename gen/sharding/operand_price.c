@@ -24,10 +24,17 @@ bool is_plain_move(const struct op *op)
   return !is_floating(type) || (op->type == type && op->backward_type == type);
 }
 
-int moved_before_to(const struct def_use *uses, int value, struct layout to)
+bool move_serves(const struct op *move, enum phase phase)
+{
+  /* Labels are counted before the forward of any batch, and keep nothing for it. */
+  const bool is_of_step = move->phase == FORWARD || move->phase == BACKWARD;
+  return is_plain_move(move) && (phase == COUNT ? !is_of_step : move->phase != COUNT);
+}
+
+int moved_before_to(const struct def_use *uses, int value, struct layout to, enum phase phase)
 {
   for (int i = uses->moved_to[value]; i != NONE; i = uses->moved_before[i])
-    if (is_plain_move(&graph->op[i]) && same_layout(graph->value[graph->op[i].out].layout, to))
+    if (move_serves(&graph->op[i], phase) && same_layout(graph->value[graph->op[i].out].layout, to))
       return graph->op[i].out;
   return NONE;
 }
@@ -80,7 +87,8 @@ struct price price_of_operand(const struct chooser *c, const struct op *op, int 
   }
   const struct value *v = &graph->value[op->in[o]];
   const struct layout now = *layout_in(c, op->in[o]);
-  if (same_layout(now, layout) || moved_before_to(c->uses, op->in[o], layout) != NONE) return p;
+  if (same_layout(now, layout) || moved_before_to(c->uses, op->in[o], layout, op->phase) != NONE)
+    return p;
   p.moves = 1;
   if (v->role == CACHE) { /* it is written in place: a moved copy would be lost */
     p.bytes = HUGE_VAL;

@@ -211,8 +211,11 @@ void ask_move(struct cost_model *m, struct query *q, struct shape whole, enum ty
 struct layout layout_after(const struct op *op, struct layout now);
 /* A redistribution that changes no type, neither of the value nor of its gradient. */
 bool is_plain_move(const struct op *op);
-/* The value after its earlier redistribution to this layout, or NONE. */
-int moved_before_to(const struct def_use *uses, int value, struct layout to);
+/* Whether it is such a redistribution, and an operation of the phase can read its result. */
+bool move_serves(const struct op *move, enum phase phase);
+/* The value after its earlier redistribution to this layout, for an operation of the phase, or
+ * NONE. */
+int moved_before_to(const struct def_use *uses, int value, struct layout to, enum phase phase);
 /* The cost of a layout for operand o of the operation: an input, or output o - nin. */
 struct price price_of_operand(const struct chooser *c, const struct op *op, int o,
                               struct layout layout);
