@@ -165,8 +165,7 @@
 
 #define ARENA_FIELDS(FIELD)                 \
   FIELD(LONG,      arena_bytes,   "arena_bytes") \
-  FIELD(LONG,      live_bytes,    "live_bytes") \
-  FIELD(LONG,      scratch_bytes, "scratch_bytes")
+  FIELD(LONG,      live_bytes,    "live_bytes") FIELD(LONG, scratch_bytes, "scratch_bytes")
 
 #define EARLY_END_FIELDS(FIELD)             \
   FIELD(TEXT,      what,          "what")   \
@@ -177,8 +176,7 @@
   FIELD(TEXT,      schedule,      "schedule") \
   FIELD(TEXT,      csv,           "csv")    \
   FIELD(INT,       spare_slots,   "spare_slots") \
-  FIELD(INT,       here,          "here")   \
-  FIELD(INT,       line,          "line")
+  FIELD(INT,       here,          "here") FIELD(INT, line, "line")
 
 /* Of the program of one place. */
 #define ALL_STAGES_FIELDS(FIELD)            \
@@ -188,15 +186,17 @@
   FIELD(FLAG,      has_row_bounds, "has_row_bounds") \
   FIELD(FLAG,      has_values_by_rows, "has_values_by_rows") \
   FIELD(FLAG,      multiplies_by_onednn, "multiplies_by_onednn") \
-  FIELD(FLAG,      has_step_number, "has_step_number")
+  FIELD(FLAG,      has_step_number, "has_step_number") \
+  FIELD(INT,       text.rows,     "text_rows") FIELD(LONG, text.batch, "text_batch") \
+  FIELD(LONG,      text.sequence, "text_sequence") FIELD(LONG, text.vocabulary, "text_vocabulary") \
+  FIELD(TEXT,      text.input,    "text_input") FIELD(TEXT, text.target, "text_target") \
+  FIELD(TEXT,      text.ends,     "text_ends") FIELD(TEXT, text.rating, "text_rating")
 
 #define SLOTS_FIELDS(FIELD)                 \
-  FIELD(INT,       n,             "slots")  \
-  FIELD(LONG,      bytes,         "slot_bytes")
+  FIELD(INT,       n,             "slots") FIELD(LONG, bytes, "slot_bytes")
 
 #define WORK_OF_STAGE_FIELDS(FIELD)         \
-  FIELD(INT,       stage,         "stage")  \
-  FIELD(FLAG,      of_weights,    "of_weights")
+  FIELD(INT,       stage,         "stage") FIELD(FLAG, of_weights, "of_weights")
 
 #define FUNCTION_FIELDS(FIELD)              \
   FIELD(PHASE,     phase,         "phase")  \

@@ -49,6 +49,16 @@ void put_work_of_stage(int op)
 /* -------------------------------------------------------------------------------------- reading */
 
 /* Up to `redistribute` the graph is that of all places, and after it that of the next place. */
+/* The names of inputs go to the program's script. */
+static void check_texts(const struct text_inputs *of)
+{
+  const char *const names[] = {of->input, of->target, of->ends, of->rating};
+  bool fits = of->rows >= 0 && of->rows <= 2 && of->batch >= 0 && of->sequence >= 0 &&
+              of->vocabulary >= 0 && (of->sequence == 0 || (of->input && of->target));
+  for (int i = 0; i < 4; i++) fits &= !names[i] || is_plain_name(names[i]);
+  if (!fits) dump_error(token_line(), "these are no inputs of texts");
+}
+
 static void check_place(const struct pipeline_stages *s)
 {
   const int line = token_line(), here = s->here, next = r.place;
@@ -87,6 +97,7 @@ void read_pipeline(void)
       unexpected("a field of a pipeline, or the line's end");
   if (!s->schedule) dump_error(token_line(), "the pipeline has no schedule");
   check_place(s);
+  check_texts(&s->all->text);
   r.slots = alloc((size_t)n * sizeof *r.slots);
   s->first_module = alloc((size_t)n * sizeof *s->first_module);
   s->coordinate = alloc((size_t)n * sizeof *s->coordinate);
