@@ -1,4 +1,5 @@
 -- QR, eigenvalues and singular values of stacks of matrices, cut along the stack: forward and backward.
+-- targets: cpu, as LAPACK is
 -- mesh: dp=2
 -- mesh: dp=3
 local mesh = device_mesh{ {"dp", args.dp or 1} }

@@ -83,6 +83,7 @@ for plan in tests/equal/*.lua; do
   for i in "${!meshes[@]}"; do
     targets=${both[turn++ % 2]}
     [ -z "${SOAK:-}" ] || targets=${both[*]}
+    ! grep -q '^-- targets: cpu' "$plan" || targets=cpu
     for target in $targets; do
       # Some meshes, with a limit of memory, are for one target.
       mesh=${meshes[i]}
