@@ -48,7 +48,6 @@ void put_work_of_stage(int op)
 
 /* -------------------------------------------------------------------------------------- reading */
 
-/* Up to `redistribute` the graph is that of all places, and after it that of the next place. */
 /* The names of inputs go to the program's script. */
 static void check_texts(const struct text_inputs *of)
 {
@@ -59,6 +58,7 @@ static void check_texts(const struct text_inputs *of)
   if (!fits) dump_error(token_line(), "these are no inputs of texts");
 }
 
+/* Up to `redistribute` the graph is that of all places, and after it that of the next place. */
 static void check_place(const struct pipeline_stages *s)
 {
   const int line = token_line(), here = s->here, next = r.place;

@@ -36,42 +36,45 @@ static int64_t aligned_for_copies(int64_t bytes)
   return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
 }
 
-/* The room for operands of a product of float8, which the library may take only transposed. */
+/* The room for operands of products of float8, which the library may take only transposed. */
 static int64_t copies_of(const struct op *op)
 {
   int64_t bytes = 0;
-  if (op->kind != OP_matmul || type_bytes(graph->value[op->in[0]].type) != 1) return 0;
+  for (int k = 0; k < op->nbody && op->kind == OP_products; k++)
+    bytes += copies_of(&graph->op[op->body[k]]);
+  if (op->kind != OP_matmul || type_bytes(graph->value[op->in[0]].type) != 1) return bytes;
   for (int i = 0; i < 2; i++) bytes += aligned_for_copies(elements(local_shape(op->in[i], 0)));
   return bytes;
 }
 
-int64_t product_copies(void)
+static int64_t workspace_of(const struct op *op)
+{
+  return op->kind == OP_matmul     ? workspace_for(op)
+         : op->kind == OP_products ? workspace_of_all(op)
+                                   : 0;
+}
+
+/* The most that any product of the program needs. */
+static int64_t most_of_products(int64_t (*bytes_of)(const struct op *op))
 {
   int64_t most = 0;
   for (int i = 0; i < graph->nfunction && target->most_workspace; i++)
     for (int k = 0; k < graph->function[i].nop; k++) {
       const struct op *op = &graph->op[graph->function[i].op[k]];
-      int64_t bytes = copies_of(op->kind == OP_epilogue ? &graph->op[op->body[0]] : op);
-      for (int j = 0; j < op->nbody && op->kind == OP_products; j++)
-        bytes += copies_of(&graph->op[op->body[j]]);
+      int64_t bytes = bytes_of(op->kind == OP_epilogue ? &graph->op[op->body[0]] : op);
       if (most < bytes) most = bytes;
     }
   return most;
 }
 
+int64_t product_copies(void)
+{
+  return most_of_products(copies_of);
+}
+
 int64_t product_workspace(void)
 {
-  int64_t most = 0;
-  for (int i = 0; i < graph->nfunction && target->most_workspace; i++)
-    for (int k = 0; k < graph->function[i].nop; k++) {
-      const struct op *op = &graph->op[graph->function[i].op[k]];
-      if (op->kind == OP_epilogue) op = &graph->op[op->body[0]];
-      int64_t bytes = op->kind == OP_matmul     ? workspace_for(op)
-                      : op->kind == OP_products ? workspace_of_all(op)
-                                                : 0;
-      if (most < bytes) most = bytes;
-    }
-  const int64_t copies = product_copies();
+  const int64_t copies = product_copies(), most = most_of_products(workspace_of);
   return copies ? aligned_for_copies(most) + copies : most;
 }
 

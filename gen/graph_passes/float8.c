@@ -241,33 +241,21 @@ static int product_of_rounded(struct float8 *f)
 
 /* ------------------------------------------------------------------------------------- the pass */
 
-static int64_t way_of(const struct op *op)
+static bool is_of_float8(const struct op *op)
 {
-  return op->kind == OP_matmul ? number_of(op, "float8") : 0;
+  return op->kind == OP_matmul && number_of(op, "float8") != 0;
+}
+
+static void replace_product(void *of, const struct op *op, int *stands_for)
+{
+  struct float8 *f = of;
+  f->op = *op;
+  f->how = (int)number_of(op, "float8");
+  stands_for[op->out] = product_of_rounded(f);
 }
 
 void float8(void)
 {
   struct float8 f = {0};
-  int norder = graph->norder, *order = graph->order, known = graph->nvalue;
-  bool any = false;
-  for (int at = 0; at < norder; at++) any |= way_of(&graph->op[order[at]]) != 0;
-  if (!any) return;
-  int *stands_for = alloc((size_t)known * sizeof *stands_for);
-  for (int i = 0; i < known; i++) stands_for[i] = i;
-  graph->order = NULL;
-  graph->norder = graph->order_room = 0;
-  for (int at = 0; at < norder; at++) {
-    struct op op = graph->op[order[at]]; /* a copy: adding operations moves the array */
-    for (int i = 0; i < op.nin; i++) op.in[i] = stands_for[op.in[i]];
-    graph->op[order[at]] = op;
-    int first = graph->nop;
-    f.op = op;
-    f.how = (int)way_of(&op);
-    if (f.how)
-      stands_for[op.out] = product_of_rounded(&f);
-    else
-      append_to_order(order[at]);
-    for (int step = first; step < graph->nop; step++) set_stage_of(step, order[at]);
-  }
+  replace_each(is_of_float8, replace_product, &f);
 }

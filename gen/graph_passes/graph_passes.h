@@ -237,6 +237,14 @@ int letters_in_memory(const struct axis *axis, int value, int *letter);
 /* Gives layouts to the values that operations order[first...] make, adding redistributions. */
 void propagate_from(int first);
 
+/* ------------------------------------------------------------------------------ replace_each.c */
+
+/* Replaces each operation of the order for which is_one is true. replace appends the new ones,
+   which get its stage, and sets in stands_for, by value, what replaces the values of *op. The
+   inputs of *op are replaced already. False, without a change, if is_one is true for none. */
+bool replace_each(bool (*is_one)(const struct op *op),
+                  void (*replace)(void *of, const struct op *op, int *stands_for), void *of);
+
 /* --------------------------------------------------------------------------------- recompute.c */
 
 /* Whether it gathers a unit's parameter for the forward, and frees it after the forward. */

@@ -500,20 +500,9 @@ static int finish(int value, bool whole, const char *why)
   return out;
 }
 
-/* Whether the value is pending over a rank's dimension of the mesh. */
 static bool is_pending(int value)
 {
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (graph->value[value].layout.on[d].kind == PARTIAL) return true;
-  return false;
-}
-
-static bool is_read(int value)
-{
-  for (int k = 0; k < graph->norder; k++)
-    for (int i = 0; i < graph->op[graph->order[k]].nin; i++)
-      if (graph->op[graph->order[k]].in[i] == value) return true;
-  return graph->value[value].is_output;
+  return is_pending_layout(&graph->value[value].layout);
 }
 
 /* A loss that is a sum over a count of the ranks: the sum becomes whole as the count does, ahead of
@@ -523,7 +512,8 @@ static void finish_sum_of_loss(void)
   const int made_by = graph->value[graph->loss].op;
   if (made_by == NONE || plan_options->accumulate > 1 || time_dimension() != NONE) return;
   const struct op quotient = graph->op[made_by];
-  if (quotient.kind != OP_div || !is_pending(quotient.in[0]) || is_read(graph->loss)) return;
+  if (quotient.kind != OP_div || !is_pending(quotient.in[0])) return;
+  if (count_readers()[graph->loss] || graph->value[graph->loss].is_output) return;
   const int count = graph->value[quotient.in[1]].op;
   if (count == NONE || graph->op[count].kind != OP_redistribute) return;
   if (!is_pending(graph->op[count].in[0])) return;

@@ -324,8 +324,9 @@ static bool is_cut_along(int value, int mesh_dim)
   return graph->value[value].layout.on[mesh_dim].kind == SHARD;
 }
 
-static void go_around(const struct op *op, int *stands_for)
+static void go_around(void *unused, const struct op *op, int *stands_for)
 {
+  (void)unused;
   struct ring r = {.op = *op, .mesh_dim = (int)number_of(op, "ring") - 1, .stands_for = stands_for};
   bool back = op->kind == OP_attention_back;
   int q = op->in[back], k = op->in[1 + back];
@@ -379,26 +380,7 @@ static bool is_ring(const struct op *op)
 
 void ring(void)
 {
-  int norder = graph->norder, *order = graph->order, known = graph->nvalue;
-  bool any = false;
-  for (int at = 0; at < norder; at++) any |= is_ring(&graph->op[order[at]]);
-  if (!any) return;
-  int *stands_for = alloc((size_t)known * sizeof *stands_for);
-  for (int i = 0; i < known; i++) stands_for[i] = i;
-  graph->order = NULL;
-  graph->norder = graph->order_room = 0;
-  for (int at = 0; at < norder; at++) {
-    struct op op = graph->op[order[at]]; /* a copy: adding operations moves the array */
-    for (int i = 0; i < op.nin; i++)
-      if (op.in[i] < known) op.in[i] = stands_for[op.in[i]];
-    graph->op[order[at]] = op;
-    int first = graph->nop;
-    if (is_ring(&op))
-      go_around(&op, stands_for);
-    else
-      append_to_order(order[at]);
-    for (int step = first; step < graph->nop; step++) set_stage_of(step, order[at]);
-  }
+  if (!replace_each(is_ring, go_around, NULL)) return;
   /* Removes redistributions that gathered values only for attention: nothing reads them any more.
    */
   int *readers = count_readers(), n = 0;

@@ -148,7 +148,7 @@ int segments_of(struct shape whole, enum type type, struct layout from, struct l
   return n;
 }
 
-/* Whether a layout has only plain shards; whether anything is pending. */
+/* Whether a layout has only plain shards. */
 static bool is_plain(const struct layout *layout)
 {
   for (int i = 0; i < graph->mesh.ndim; i++)
@@ -156,7 +156,7 @@ static bool is_plain(const struct layout *layout)
   return true;
 }
 
-static bool segments_is_pending(const struct layout *layout)
+bool is_pending_layout(const struct layout *layout)
 {
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (layout->on[i].kind == PARTIAL) return true;
@@ -168,7 +168,7 @@ static bool segments_is_pending(const struct layout *layout)
 static double plain_cost(struct cost_model *m, struct shape whole, enum type type,
                          struct layout from, struct layout to)
 {
-  if (plan_options->greedy || segments_is_pending(&from) || segments_is_pending(&to))
+  if (plan_options->greedy || is_pending_layout(&from) || is_pending_layout(&to))
     return (double)greedy_bytes(m, whole, type, from, to);
   return (double)least_bytes(m, whole, type, from, to);
 }

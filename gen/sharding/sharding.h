@@ -213,8 +213,8 @@ struct layout layout_after(const struct op *op, struct layout now);
 bool is_plain_move(const struct op *op);
 /* Whether it is such a redistribution, and an operation of the phase can read its result. */
 bool move_serves(const struct op *move, enum phase phase);
-/* The value after its earlier redistribution to this layout, for an operation of the phase, or
- * NONE. */
+/* What an earlier redistribution to this layout made of it, for an operation of the phase; or NONE.
+ */
 int moved_before_to(const struct def_use *uses, int value, struct layout to, enum phase phase);
 /* The cost of a layout for operand o of the operation: an input, or output o - nin. */
 struct price price_of_operand(const struct chooser *c, const struct op *op, int o,
@@ -229,6 +229,8 @@ const struct op *next_user(const struct chooser *c, const struct op *op);
 
 int segments_of(struct shape whole, enum type type, struct layout from, struct layout to,
                 struct move_segment segment[MAX_SEGMENTS]);
+/* Whether a sum, or a maximum, is pending over any dimension of the mesh. */
+bool is_pending_layout(const struct layout *layout);
 /* The most bytes of the move that any rank receives. */
 double move_cost(struct cost_model *m, struct shape whole, enum type type, struct layout from,
                  struct layout to);

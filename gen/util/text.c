@@ -230,33 +230,41 @@ const char *next_line(const char *line)
   return *line ? line + 1 : line;
 }
 
-char *printable(const char *s)
+static bool is_ascii(const unsigned char *c)
 {
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  for (const unsigned char *c = (const unsigned char *)s; *c; c++) {
-    bool ends_comment = c[0] == '*' && c[1] == '/';
-    bool starts_comment = c[0] == '/' && c[1] == '*';
-    bool trigraph = c[0] == '?' && c[1] == '?';
-    bool plain = *c >= 0x20 && *c < 0x7f && *c != '\\' && *c != '"' && *c != '$';
-    if (plain && !ends_comment && !starts_comment && !trigraph)
-      put_text(&b, (const char *)c, 1);
-    else
-      put(&b, "%%%02x", *c);
-  }
-  return b.text;
+  return *c >= 0x20 && *c < 0x7f;
 }
 
-char *ascii_text(const char *s)
+static bool is_plain_in_c(const unsigned char *c)
+{
+  bool ends_comment = c[0] == '*' && c[1] == '/';
+  bool starts_comment = c[0] == '/' && c[1] == '*';
+  bool trigraph = c[0] == '?' && c[1] == '?';
+  return is_ascii(c) && *c != '\\' && *c != '"' && *c != '$' && !ends_comment && !starts_comment &&
+         !trigraph;
+}
+
+/* The text; a character that does not stay is its number, as %0a. */
+static char *escaped(const char *s, bool (*stays)(const unsigned char *c))
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
   for (const unsigned char *c = (const unsigned char *)s; *c; c++)
-    if (*c >= 0x20 && *c < 0x7f)
+    if (stays(c))
       put_text(&b, (const char *)c, 1);
     else
       put(&b, "%%%02x", *c);
   return b.text;
+}
+
+char *printable(const char *s)
+{
+  return escaped(s, is_plain_in_c);
+}
+
+char *ascii_text(const char *s)
+{
+  return escaped(s, is_ascii);
 }
 
 char *grouped(int64_t n)
