@@ -86,7 +86,10 @@ local function svd(x, who, full)
     shaped(raw.add(right, turn_right), batch, v, n)
 end
 operators.linalg_svd = function(a) return svd(a.A, "linalg.svd", a.full_matrices ~= false) end
-operators._linalg_svd = function(a) return svd(a.A, "linalg.svd", a.full_matrices and a.compute_uv ~= false) end
+operators._linalg_svd = function(a)
+  local vectors, full = a.compute_uv ~= false, a.full_matrices
+  return svd(a.A, "linalg.svd", vectors and full)
+end
 -- The older function gives V, not transposed.
 operators.svd = function(a)
   local u, s, vh = svd(a.self, "svd", a.some == false)

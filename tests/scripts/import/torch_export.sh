@@ -51,6 +51,16 @@ adapts() {
   same_losses "$name" "$WORK/$name.loss" "$from/losses.tsv" 1e-6
 }
 
+# Frozen matrices in 4 bits, or in bfloat16 where rows are no whole blocks: ranks have the losses of one.
+packs() {
+  local name packed=(-D "model=$data/llama.pt2" -D lora=3 -D 'lora_match=q_proj|v_proj|down_proj' -D weight_dtype=nf4 -D steps=6)
+  make packed_one plain "${packed[@]}" && make packed plain "${packed[@]}" -D tp=2 -D dp=2 -D dp_shard=2 || return
+  for name in packed_one packed; do
+    start "$WORK/$name" "$WORK/$name" --data "$data/adapters/llama/data.safetensors" --adapter "$data/adapters/llama" || { fail "$name"; return; }
+  done
+  same_losses packed "$WORK/packed.losses" "$WORK/packed_one.losses" 1e-6
+}
+
 # Families of operators: each archive has some dozens, and its output the numbers of all. CASES=all: decomposed, too.
 for family in elementwise reductions shapes indices composed everyday ordered whole drawn special matrices decompositions signals images images_train recurrent storages attention views places; do
   for form in '' .core; do
@@ -66,6 +76,7 @@ beside "$WORK/drawn_tp.log" trains drawn_tp plain drawn "" -D loss=mse -D tp=2
 beside "$WORK/adapted.log" adapts adapted plain llama 'q_proj|v_proj|down_proj' -D tp=2 -D dp=2 -D dp_shard=2
 beside "$WORK/adapted_core.log" adapts adapted_core cuda llama.core 'q_proj|v_proj|down_proj' -D tp=2
 beside "$WORK/adapted_gpt2.log" adapts adapted_gpt2 plain gpt2 'c_attn|c_fc|wpe' -D dp=2
+beside "$WORK/packs.log" packs
 beside "$WORK/lossy.log" trains lossy plain lossy "" -D loss=output -D dp=2
 beside "$WORK/mixtral.log" trains mixtral plain mixtral "" -D tp=2
 beside "$WORK/projections.log" trains projections plain projections "" -D loss=mse -D tp=2
@@ -91,7 +102,7 @@ beside "$WORK/unplaced.log" trains unplaced plain unplaced "" -D loss=mse -D tp=
 beside "$WORK/own_changes.log" gives own_changes own_changes ""
 all_are_done
 for family in "${families[@]}"; do cat "$WORK/of_$family.log"; done
-for name in decomposed lossy mixtral projections{,_core} crossed mlp{,_core} llama{,_tp,_fsdp,_cuda,_output} gpt2{,_eager,_output} qwen3{,_core} vit{,_cuda,_output} own_changes unplaced norm_twice; do
+for name in adapted{,_core,_gpt2} packs decomposed lossy mixtral projections{,_core} crossed mlp{,_core} llama{,_tp,_fsdp,_cuda,_output} gpt2{,_eager,_output} qwen3{,_core} vit{,_cuda,_output} own_changes unplaced norm_twice; do
   [ ! -e "$WORK/$name.log" ] || cat "$WORK/$name.log"
 done
 
@@ -226,6 +237,10 @@ refuses changed_windows "$data/changed_windows.pt2" 'changes in place a view by 
 refuses changed_each "$data/changed_each.pt2" 'needs operators that tpgen does not have: .*_foreach_add_'
 refuses decomposed "$data/decomposed.pt2" 'nanquantile.*run_decompositions() has others in their place, .*drops detach()'
 refuses kept "$data/kept.pt2" 'linalg_householder_product.*run_decompositions() does not help'
+# What would have no effect, as the graph does not call its modules.
+printf '%s\n' 'local model = torch_export(args.model)' 'float8(model)' 'return train{model = model}' > "$WORK/float8.lua"
+! "$TPGEN" "$WORK/float8.lua" -o "$WORK/refused" -D "model=$data/mlp.pt2" 2> "$WORK/float8.err" || fail "float8 of an archive: taken"
+grep -q "float8.lua:2: error: float8: the Linear of line 1 is a module of an archive" "$WORK/float8.err" || fail "float8 of an archive: $(cat "$WORK/float8.err")"
 ! "$TPGEN" $plan -o "$WORK/refused" -D "model=$data/decompositions.pt2" --target cuda 2> "$WORK/lapack.err" || fail "eigh on CUDA: taken"
 grep -q 'error: eigh is computed by LAPACK, on CPUs only: it has no kernel for CUDA' "$WORK/lapack.err" || fail "$(cat "$WORK/lapack.err")"
 refuses renormed "$data/own_changes.pt2" 'scales rows of its parameter words.weight .*max_norm'

@@ -120,6 +120,10 @@ function plan.float8(model, options)
   base.each_module(model, function(module)
     if base.class(module) ~= base.Linear or skips[module] or base.has_adapter(module) then return end
     any = true
+    if module.in_features == nil then
+      fail("float8: the Linear of line %d is a module of an archive, whose graph does not call it: float8 is for modules of a plan",
+        base.line_of(module))
+    end
     for _, size in ipairs{module.in_features, module.out_features} do
       if size % 16 ~= 0 then
         fail("float8: the Linear of line %d is %d x %d: its sizes must be multiples of 16; skip leaves it as it is",
