@@ -96,6 +96,7 @@ run_tests() {
   ctest --test-dir build --output-on-failure --no-label-summary -j $((3 * $(nproc))) "$@" 2>&1 | tee "$log" ||
     status=1
   grep -E '^[0-9]+% tests passed' "$log" | tail -n 1 || status=1
+  grep -E '^[a-z0-9_]+: FAILED: |^\[  FAILED  \] ' "$log" | head -n 40 || true # once more, where they are seen
   return $status
 }
 

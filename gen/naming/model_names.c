@@ -57,7 +57,9 @@ static const char *idea_of(const struct op *op)
                {NULL, OP_neg, OP_sin, "minus_sine"},
                {"cross_entropy", OP_gather, OP_COUNT, "target_logit"},
                {"cross_entropy", OP_amax, OP_COUNT, "largest_logit"},
-               {"cross_entropy", OP_sum, OP_exp, "sum_of_exponentials"}};
+               {"cross_entropy", OP_sum, OP_exp, "sum_of_exponentials"},
+               {"cross_entropy", OP_sum, OP_cast, "label_count"},
+               {"nll_loss", OP_sum, OP_cast, "label_count"}};
   int maker = op->nin ? graph->value[op->in[op->nin - 1]].op : NONE; /* of the last input */
   enum op_kind of = maker == NONE ? OP_COUNT : graph->op[maker].kind;
   for (size_t i = 0; i < sizeof ideas / sizeof *ideas; i++) {
