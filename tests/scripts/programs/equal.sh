@@ -44,7 +44,7 @@ make_and_run() {
   shift 3
   for size; do arguments+=(-D "$size"); done
   watched=()
-  [ "$kind" != cuda ] || { arguments+=(--target cuda); watched=("${following[@]}") optimized=-O0; }
+  [ "$kind" != cuda ] || { arguments+=(--target cuda); watched=("${following[@]}") optimized=-O1; }
   "$TPGEN" "$plan" -o "$to" "${arguments[@]}" 2>&1 || {
     is_refused "$plan" "${arguments[@]}" || fail "$to: tpgen ended with status $?"
     return 1

@@ -91,7 +91,7 @@ waits() { [ "$(squeue -h -j "$1" -o %T)" = PENDING ]; }
 # Slurm lets a job that was queued again wait for a while.
 now() { scontrol update jobid="$1" starttime=now 2> /dev/null || true; }
 
-job asked 60000
+job asked 20000
 wait_for 120 has_step asked 300
 scancel --signal=USR1 "$id"
 wait_for 60 waits "$id"
@@ -104,9 +104,9 @@ scontrol requeue "$id"
 wait_for 90 waits "$id"
 ends() { now "$id"; is_over "$id"; }
 wait_for 900 ends
-has_step asked 60000 || fail "it has come to $(tail -n 1 asked.jsonl)"
-[ "$(grep -c 'steps [0-9]* to 60000' asked-"$id".out)" -eq 3 ] || fail "it has not begun three times: $(cat asked-"$id".out)"
-timeout 600 tiny/run.sh "${common[@]}" --transport mpi --steps 60000 --save "$WORK/let_alone" > let_alone.said 2>&1 || fail "let alone"
+has_step asked 20000 || fail "it has come to $(tail -n 1 asked.jsonl)"
+[ "$(grep -c 'steps [0-9]* to 20000' asked-"$id".out)" -eq 3 ] || fail "it has not begun three times: $(cat asked-"$id".out)"
+timeout 600 tiny/run.sh "${common[@]}" --transport mpi --steps 20000 --save "$WORK/let_alone" > let_alone.said 2>&1 || fail "let alone"
 same let_alone/model.safetensors asked/model.safetensors "queued twice again: other bits"
 
 # An array: each job has a folder of its own.
