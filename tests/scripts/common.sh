@@ -35,9 +35,12 @@ fail() {
   printf '%s: FAILED: %s\n' "$script" "$*"
   failures=$((failures + 1))
 }
+# The processor time is that of this script's children: the log of a run has what each script costs.
 finish() {
   [ "$failures" -eq 0 ] || exit 1
   printf '%s: %s\n' "$script" "$*"
+  times > "$WORK/times" # not in a pipe: a subshell has children of its own
+  awk -F '[ms ]+' -v script="$script" 'NR == 2 { printf "%s: %.0f s of processor time\n", script, 60 * ($1 + $3) + $2 + $4 }' "$WORK/times"
 }
 
 # with_defaults ARRAY ARGUMENTS...: sets `arguments` to these, and to the definitions of the array that they do not replace:

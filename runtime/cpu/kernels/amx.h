@@ -99,11 +99,12 @@ static inline void amx_pack(struct amx_tile *restrict to, const float *restrict 
       amx_split(to, i, x + i * ld, terms);
 }
 
-// The tile of weights from rows that each have the terms of a column.
+// The tile of weights from rows that each have the terms of a column. A row may begin at an odd
+// term.
 static inline void amx_transpose(struct amx_tile *to, const bf16 *from, long ld)
 {
   lanes row[TILE_ROWS];
-  for (int i = 0; i < TILE_ROWS; i++) row[i] = *(const lanes *)(from + i * ld);
+  for (int i = 0; i < TILE_ROWS; i++) memcpy(&row[i], from + i * ld, sizeof row[i]);
   transpose_lanes(row);
   for (int i = 0; i < TILE_ROWS; i++) *(lanes *)(to->at + i * TILE_TERMS) = row[i];
 }
