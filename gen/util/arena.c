@@ -159,7 +159,11 @@ size_t arena_room(void)
 void *alloc(size_t size)
 {
   if (size > ARENA_BYTES - arena->used - ALIGNMENT)
-    plan_error(0, "the plan needs more than %zu MiB to compile", ARENA_BYTES >> 20);
+    plan_error(
+        0,
+        "the plan needs more than %zu MiB to compile: where ranks differ, fewer at once need "
+        "less; say which to write, as in --ranks 0-7",
+        ARENA_BYTES >> 20);
   void *at = (char *)arena + arena->used;
   arena->used += (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   return at;

@@ -49,7 +49,7 @@ try() {
   elif [ -e "$many.refused" ] && is_refusal "$many.refused"; then
     printf 'refused\t%s\t%s\n' "$*" "$(grep -m 1 'error: ' "$many.refused")"
     rm -rf "$one"* "$many"
-  elif grep -q 'for which there is no room: .* --ranks' <<< "$why"; then
+  elif grep -q '\(for which there is no room\|MiB to compile\): .* --ranks' <<< "$why"; then
     printf 'refused\t%s\t%s\n' "$*" "unlike ranks of more text than tpgen writes at once"
     rm -rf "$one"* "$many".* "$many"
   elif grep -q 'local MPI: .* ranks, at most' <<< "$why"; then
