@@ -48,8 +48,18 @@ static double stages_of_rank(const struct search_space *s, const struct candidat
   return given > 0 ? given : is_schedule(schedule) ? stages_implied(schedule) : 1;
 }
 
+/* Whether gradients of weights fill what would be idle. */
+static bool fills_with_weights(const struct search_space *s, const struct candidate *c)
+{
+  return has_value(s, c, SEARCH_SCHEDULE, "interleaved_zero_bubble") ||
+         has_value(s, c, SEARCH_SCHEDULE, "zbv_zero_bubble") ||
+         has_value(s, c, SEARCH_SCHEDULE, "dualpipe_v");
+}
+
 /* The time of the rank that has most to do, over an even share. Stages have whole layers, and the
-   last one has what comes behind them, too. */
+   last one has what comes behind them, too. A rank of several stages may have an even share of all
+   its layers. Still it waits for ranks that have a layer more in the same turn: for the part of the
+   difference that simulated steps had. Gradients of weights fill a half of that. */
 static double uneven_share(const struct search_space *s, const struct candidate *c,
                            const struct model_figures *f)
 {
@@ -59,9 +69,12 @@ static double uneven_share(const struct search_space *s, const struct candidate 
   const double outside = f->outside_seconds / inside * f->layers; /* in layers */
   const double last = 1 + outside, share = (f->layers + outside) / stages;
   const double others = last > share ? (f->layers - 1) / (stages - 1) : share;
-  const double most =
-      of_rank > 1 ? (of_rank - 1) * others + fmax(last, others) : fmax(last, ceil(others - 1e-9));
-  return most / (of_rank * share);
+  const double whole = ceil(others - 1e-9);
+  if (of_rank <= 1) return fmax(last, whole) / share;
+  static const double WAITED = 0.7;
+  const double waited = fills_with_weights(s, c) ? WAITED / 2 : WAITED;
+  const double each = others + waited * (whole - others);
+  return ((of_rank - 1) * each + fmax(last, each)) / (of_rank * share);
 }
 
 /* The idle micro-batches of a rank, and those in flight, for each of its stages' share.
@@ -125,6 +138,26 @@ static struct rank_factors factors_of(const struct search_space *s, const struct
   return f;
 }
 
+/* The threads of one rank of a machine are divided among its ranks. */
+static double threads_among_ranks(const struct search_space *s, const struct candidate *c)
+{
+  static const enum search_kind kind[] = {SEARCH_COPIES, SEARCH_SHARDS, SEARCH_TENSOR,
+                                          SEARCH_RANKS,  SEARCH_STAGES, SEARCH_SEQUENCES};
+  double ranks = 1;
+  for (size_t k = 0; s->is_machine && k < sizeof kind / sizeof *kind; k++)
+    ranks *= (double)ranks_in(s, c, kind[k]);
+  return ranks;
+}
+
+void choose_way(const struct search_space *s, struct candidate *c, double factor)
+{
+  const double most = 0.95 * (double)s->memory / threads_among_ranks(s, c);
+  const bool fits = !s->memory || c->way[true].bytes * factor <= most;
+  const bool sums = fits && c->way[true].seconds < c->way[false].seconds;
+  c->seconds = c->way[sums].seconds;
+  c->bytes = c->way[sums].bytes;
+}
+
 void estimate(const struct search_space *s, const struct probes *p, struct candidate *c)
 {
   const double copies = (double)ranks_in(s, c, SEARCH_COPIES),
@@ -154,8 +187,7 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
                      of_stages = links_over(s, 2, s->devices / stages);
   const double x = f->input * samples / sequences; /* what a layer hands on */
   const double of_samples = p->fixed + (1 - p->fixed - p->once) * samples;
-  /* The threads of one rank of a machine are divided among its ranks; the factors know it. */
-  const double ranks = data * tensor * sequences * stages, threads = s->is_machine ? ranks : 1;
+  const double threads = threads_among_ranks(s, c); /* the factors know it */
   const double divided = s->is_machine ? data * stages : 1;
   const double of_one =
       f->batch_seconds * divided / (tensor * sequences * stages) * uneven * factors.seconds;
@@ -178,7 +210,7 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
       moving(of_rest, copies,
              2 * f->gradient_bytes / (part * gathers / (gathers > 1 ? sequences : 1)), layers);
   const double busy = computing + within;
-  const double sends = stages > 1 ? x / tensor / of_stages.bandwidth : 0;
+  const double sends = stages > 1 ? stages_of_rank(s, c) * x / tensor / of_stages.bandwidth : 0;
   const double whole = part * gathers, state_ranks = whole * (zero > 0 ? data : 1);
   double held = f->parameter_memory / whole + f->state_memory / state_ranks +
                 (f->activations * in_flight * factors.bytes +
@@ -210,8 +242,5 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
                            f->update_seconds * threads / state_ranks;
     c->way[sums].bytes = held + f->gradient_memory / of_gradients;
   }
-  const bool fits = !s->memory || c->way[true].bytes <= 0.95 * (double)s->memory / threads;
-  const bool sums = fits && c->way[true].seconds < c->way[false].seconds;
-  c->seconds = c->way[sums].seconds;
-  c->bytes = c->way[sums].bytes;
+  choose_way(s, c, 1);
 }

@@ -38,7 +38,7 @@ enum {
    neighbours that are tried, and meshes whose choices are varied. */
 static const double HOPELESS = 1.02, CLOSE = 1.02, FAR = 1.4, FAR_LEADER = 1.08,
                     FAR_SMALL_LEADER = 1.5, FAR_NEAR = 1.15, NEARLY = 1.05, TIES = 1.005,
-                    SLOW_CHOICE = 1.05;
+                    SLOW_CHOICE = 1.05, FAR_CHOICE = 3;
 /* A part of the memory that leaves room for what the closed form does not know. */
 static const double ROOMY = 0.75, FAR_ROOMY = 1.2;
 
@@ -52,6 +52,9 @@ struct search {
   struct found *found;
   int n; /* the candidates in the order of the closed form */
   struct candidate *list;
+  /* For plans without stages and with them: the value of each choice that was seen to make them
+     much quicker, or to let them fit; 0: the default. */
+  unsigned char learned[2][MOST_SEARCHED];
 };
 
 int64_t memory_for(const struct search_space *s, const struct evaluated *o)
@@ -455,10 +458,18 @@ static void probe_ranks(struct search *s)
 
 /* ------------------------------------------------------------------------------------ the order */
 
+/* Whether the candidate is a pipeline. */
+static bool has_stages(const struct search_space *s, const struct candidate *c)
+{
+  const int at = s->of_kind[SEARCH_STAGES];
+  return at != NONE && s->at[at].number[c->v[at]] > 1;
+}
+
 /* How unlike two candidates are, for what the closed form leaves out. */
-static double distance(const struct search_space *s, const struct candidate *a,
+static double distance(const struct search *search, const struct candidate *a,
                        const struct candidate *b)
 {
+  const struct search_space *s = search->space;
   static const double weight[SEARCH_COUNT] = {[SEARCH_COPIES] = 0.3,
                                               [SEARCH_SHARDS] = 0.3,
                                               [SEARCH_DATA] = 0,
@@ -481,21 +492,23 @@ static double distance(const struct search_space *s, const struct candidate *a,
     const double x = (double)s->at[i].number[a->v[i]], y = (double)s->at[i].number[b->v[i]];
     d += weight[kind] * (counted && x > 0 && y > 0 ? fabs(log2(x / y)) : 1);
     if (counted && is_rank_kind(kind) && (x <= 1) != (y <= 1)) d += 0.7;
+    if (search->learned[has_stages(s, a)][i]) d += FAR_CHOICE;
   }
   return d;
 }
 
-/* Corrects the closed form by the figures of the candidates that were tried, those alike most: as
-   their gradients of micro-batches were reduced.
-   Their seconds count only if they fit: collectives that have no room overlap less. */
-static void correct(const struct search *s, struct candidate *c, double *seconds, double *bytes)
+/* By how much the closed form is to be multiplied: from the figures of the candidates that were
+   tried, those alike most, as their gradients of micro-batches were reduced. Their seconds count
+   only if they fit: collectives that have no room overlap less. */
+static void correct(const struct search *s, const struct candidate *c, double *seconds,
+                    double *bytes)
 {
   double all = 0, fitting = 0, of_seconds = 0, of_bytes = 0;
   for (int i = 0; i < s->found->n; i++) {
     const struct candidate *other = &s->found->tried[i];
     const struct evaluated *o = outcome_at(other->tried);
     if (!o->is_there || o->step.seconds <= 0) continue;
-    const double d = distance(s->space, c, other), weight = 1 / (d * d * d * d);
+    const double d = distance(s, c, other), weight = 1 / (d * d * d * d);
     const bool is_told = o->decided.gradients != NO_CHOICE;
     const bool sums = o->decided.gradients == ADDED_UP_WHOLE;
     const double took = is_told ? other->way[sums].seconds : other->seconds;
@@ -506,8 +519,8 @@ static void correct(const struct search *s, struct candidate *c, double *seconds
     fitting += weight;
     of_seconds += weight * log(o->step.seconds / took);
   }
-  *seconds = c->seconds * (fitting > 0 ? exp(of_seconds / fitting) : 1);
-  *bytes = c->bytes * (all > 0 ? exp(of_bytes / all) : 1);
+  *seconds = fitting > 0 ? exp(of_seconds / fitting) : 1;
+  *bytes = all > 0 ? exp(of_bytes / all) : 1;
 }
 
 /* Seconds, more where it does not fit. */
@@ -515,8 +528,9 @@ static double order_of(const struct search *s, struct candidate *c)
 {
   double seconds, bytes;
   correct(s, c, &seconds, &bytes);
-  const double over = s->space->memory ? bytes / (double)s->space->memory : 0;
-  return seconds * (over > 1 ? 1 + 3 * (over - 1) : 1);
+  choose_way(s->space, c, bytes);
+  const double over = s->space->memory ? c->bytes * bytes / (double)s->space->memory : 0;
+  return c->seconds * seconds * (over > 1 ? 1 + 3 * (over - 1) : 1);
 }
 
 static int compare(const void *a, const void *b)
@@ -702,13 +716,6 @@ static bool same_mesh_and_zero(const struct search_space *s, const struct candid
   return same_mesh_of(s, a, b) && (zero == NONE || a->v[zero] == b->v[zero]);
 }
 
-/* Whether the candidate is a pipeline. */
-static bool has_stages(const struct search_space *s, const struct candidate *c)
-{
-  const int at = s->of_kind[SEARCH_STAGES];
-  return at != NONE && s->at[at].number[c->v[at]] > 1;
-}
-
 /* Whether it needs nearly all memory, or more, as far as is known. */
 static bool is_tight(const struct search *s, const struct candidate *c)
 {
@@ -788,19 +795,6 @@ static int choose_next(const struct search *s, int number, struct candidate *rou
   return n;
 }
 
-static void try_rounds(struct search *s)
-{
-  struct candidate round[MOST_IN_ROUND + MOST_ROOMY];
-  for (int k = 0; k < MOST_ROUNDS && !search_is_over(); k++) {
-    sort_list(s);
-    const int n = k ? choose_next(s, k, round) : choose_first(s, round);
-    if (!n) break;
-    try_candidates(s, round, n);
-  }
-}
-
-/* ------------------------------------------------------------------------------------- refining */
-
 struct near {
   const struct search *s;
   int n, room;
@@ -820,6 +814,95 @@ static void add_near(struct near *near, struct candidate c)
   GROW(near->at, near->n, near->room);
   near->at[near->n++] = c;
 }
+
+/* The quickest by the closed form of the plans that were tried, if they share layers and the choice
+   counts: of those with stages, or of those without. NONE: there is none. */
+static int first_with(const struct search *s, bool staged, int choice)
+{
+  const struct found *f = s->found;
+  int best = NONE;
+  for (int i = 0; i < f->n; i++) {
+    const struct candidate *c = &f->tried[i];
+    if (has_stages(s->space, c) != staged || ranks_in(s->space, c, SEARCH_TENSOR) < 2 ||
+        !counts_in(s->space, c, choice) || !outcome_at(c->tried)->is_there)
+      continue;
+    if (best == NONE || c->seconds < f->tried[best].seconds) best = i;
+  }
+  return best;
+}
+
+static bool is_much_better(const struct search *s, int a, int b)
+{
+  const struct evaluated *x = outcome_at(s->found->tried[a].tried),
+                         *y = outcome_at(s->found->tried[b].tried);
+  const bool fits = candidate_fits(s->space, x);
+  if (fits != candidate_fits(s->space, y)) return fits;
+  return x->is_there && x->step.seconds * SLOW_CHOICE < y->step.seconds;
+}
+
+/* The choices that go with ranks which share layers, of the first ones: what is tried from then on
+   has the values that are much better. Without them the rounds would learn nothing of the plans
+   that one would take: a pipeline sends whole activations without sp, for one. */
+static void learn_choices(struct search *s)
+{
+  const struct search_space *space = s->space;
+  const int tensor = space->of_kind[SEARCH_TENSOR];
+  int of[2][MOST_SEARCHED];
+  struct near near = {.s = s};
+  for (int staged = 0; staged < 2; staged++)
+    for (int i = 0; i < space->n; i++) {
+      const struct searched *at = &space->at[i];
+      of[staged][i] = NONE;
+      if (at->kind != SEARCH_CHOICE || at->pinned || tensor == NONE ||
+          !is_named(space->at[tensor].name, at->with))
+        continue;
+      of[staged][i] = first_with(s, staged, i);
+      for (int v = 0; v < at->n && of[staged][i] != NONE; v++) {
+        struct candidate other = s->found->tried[of[staged][i]];
+        if (v == other.v[i]) continue;
+        other.v[i] = (unsigned char)v;
+        add_near(&near, other);
+      }
+    }
+  try_candidates(s, near.at, near.n);
+  for (int staged = 0; staged < 2; staged++)
+    for (int i = 0; i < space->n; i++) {
+      int best = of[staged][i];
+      for (int v = 0; v < space->at[i].n && best != NONE; v++) {
+        const int at = index_with(s->found, &s->found->tried[of[staged][i]], i, v);
+        if (at == NONE || !is_much_better(s, at, best)) continue;
+        best = at;
+        s->learned[staged][i] = (unsigned char)v;
+      }
+    }
+}
+
+/* The list's candidates with the choices that were learned. */
+static void take_learned(struct search *s)
+{
+  for (int k = 0; k < s->n; k++) {
+    struct candidate *c = &s->list[k];
+    const bool staged = has_stages(s->space, c);
+    for (int i = 0; i < s->space->n; i++)
+      if (s->learned[staged][i] && counts_in(s->space, c, i)) c->v[i] = s->learned[staged][i];
+  }
+}
+
+static void try_rounds(struct search *s)
+{
+  struct candidate round[MOST_IN_ROUND + MOST_ROOMY];
+  for (int k = 0; k < MOST_ROUNDS && !search_is_over(); k++) {
+    sort_list(s);
+    const int n = k ? choose_next(s, k, round) : choose_first(s, round);
+    if (!n) break;
+    try_candidates(s, round, n);
+    if (k) continue;
+    learn_choices(s);
+    take_learned(s);
+  }
+}
+
+/* ------------------------------------------------------------------------------------- refining */
 
 static int value_index(const struct searched *at, int64_t number)
 {
@@ -1012,6 +1095,18 @@ static int next_leader(const struct search *s, const bool *was_varied)
   return best;
 }
 
+/* Of the best one, if it is a pipeline, the other numbers of stages that a rank may have: the
+   closed form knows little of what they wait for each other. */
+static void vary_stages(struct search *s, int leader)
+{
+  const int at = s->space->of_kind[SEARCH_STAGES_OF_RANK];
+  if (leader != s->found->best || at == NONE || !has_stages(s->space, &s->found->tried[leader]))
+    return;
+  struct near near = {.s = s};
+  add_other_values(&near, &s->found->tried[leader], at);
+  try_candidates(s, near.at, near.n);
+}
+
 /* Varies the settings of the quickest of each shape one by one, until nothing is quicker. Choices
    first: the closed form knows nothing of them. */
 static void refine(struct search *s)
@@ -1024,6 +1119,7 @@ static void refine(struct search *s)
     if (leader == NONE) break;
     was_varied[leader] = true;
     vary_choices(s, leader);
+    vary_stages(s, leader);
     struct near near = {.s = s};
     for (int i = 0; i < s->space->n; i++)
       if (s->space->at[i].kind != SEARCH_CHOICE) add_other_values(&near, &f->tried[leader], i);

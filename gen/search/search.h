@@ -162,6 +162,9 @@ struct probes {
 #define ADDING (3.0 / 7)
 /* Sets the seconds and bytes of a candidate: an order, no truth. */
 void estimate(const struct search_space *s, const struct probes *p, struct candidate *c);
+/* Seconds and bytes of the candidate: those of whole sums of gradients where these are quicker and,
+   if it holds `factor` times the bytes that were estimated, fit. */
+void choose_way(const struct search_space *s, struct candidate *c, double factor);
 
 /* ----------------------------------------------------------------------------------- workers.c */
 
