@@ -396,7 +396,10 @@ void report_text(struct buffer *b)
   put_caches(b);
   put_memory(b);
   put_rows_by_expert(b);
-  if (graph->nended) put(b, "\nended early\n");
+  if (graph->nended)
+    put(b, "\nended early\n"
+           "  searches that reached their bound: the program is right, and there may be a quicker "
+           "one\n");
   for (int i = 0; i < graph->nended; i++) {
     const struct early_end *e = &graph->ended[i];
     put(b, "  %-16s %s: after %s %s\n", e->where, e->what, grouped(e->most), e->unit);

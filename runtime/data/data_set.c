@@ -2,6 +2,7 @@
 // Batches of samples: each rank reads its own rows of each input, adjacent rows in one read.
 #include "data/data_set.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/target.h"
@@ -43,21 +44,26 @@ static const struct tensor *tensor_of(const struct set_input *input)
   return &program->tensors[input->row];
 }
 
-// The input of an .npy file: the given one, or the one with the file's name. NULL, and why.
+// The input of an .npy file: the given one, or the one with the file's name. NULL, and why: which
+// names there are.
 static const char *input_of(const struct input_file *file, struct failure *why)
 {
   const char *slash = strrchr(file->path, '/'), *base = slash ? slash + 1 : file->path;
   const size_t length = strlen(base) - strlen(".npy");
-  const char *one = NULL;
+  char names[512];
+  size_t used = 0;
   if (file->input) return file->input;
   for (int i = 0; i < program->ntensors; i++) {
     const struct tensor *t = &program->tensors[i];
     if (t->role != BATCH) continue;
-    one = t->name.name;
-    if (strlen(one) == length && strncmp(one, base, length) == 0) return one;
+    if (strlen(t->name.name) == length && strncmp(t->name.name, base, length) == 0)
+      return t->name.name;
+    if (used < sizeof names)
+      used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
+                               t->name.name);
   }
-  failed(why, "%s: which input is it? Say so by %s=%s, or name the file so", file->path,
-         one ? one : "input", file->path);
+  failed(why, "%s: which input is it? Say INPUT=%s, or name the file so; the inputs are %s",
+         file->path, file->path, used ? names : "none");
   return NULL;
 }
 
