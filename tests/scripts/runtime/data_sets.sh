@@ -181,7 +181,7 @@ refuses() {
 make not_given plain $plan -D dp=2
 refuses not_given "22 samples are 5 batches of 4, and 2 more: say in train{} drop_last = true" --data "$data/data.safetensors"
 refuses not_given "there are 9 samples of input, but 22 of labels" --data "input=$data/input_0.npy" --data "$data/labels.npy"
-refuses not_given "input_0.npy: or name the file so; the inputs are input, labels" --data "$data/input_0.npy" --data "$data/labels.npy"
+refuses not_given "or name the file so; the inputs are input, labels" --data "$data/input_0.npy" --data "$data/labels.npy"
 refuses not_given "it has no labels, which the program needs" --data "input=$data/input_0.npy"
 refuses not_given "target.npy: labels is F32 [22, 5] in the file, but I64 [4] in the program" \
   --data "input=$data/input_[01].npy" --data "labels=$data/target.npy"
