@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/elements.h"
 #include "cpu/cpu.h"
+#include "cpu/kernels/past_cache.h"
 
 OF_MODEL struct ranks ranks;
 
@@ -163,9 +164,16 @@ void target_put(void *memory, const void *from, size_t bytes)
   memcpy(memory, from, bytes);
 }
 
+// All threads copy: the step waits for a save's copy of the state.
 void target_get(void *to, const void *memory, size_t bytes)
 {
-  memcpy(to, memory, bytes);
+  static const size_t PIECE = (size_t)1 << 18;
+  const size_t pieces = (bytes + PIECE - 1) / PIECE;
+#pragma omp parallel for schedule(static) if (pieces > 1)
+  for (size_t i = 0; i < pieces; i++) {
+    const size_t from = i * PIECE, n = i + 1 < pieces ? PIECE : bytes - from;
+    copy_past_cache((char *)to + from, (const char *)memory + from, n);
+  }
 }
 
 void target_wait(void)

@@ -3,9 +3,7 @@
 #include "cpu/shared_memory/shared.h"
 
 #include <string.h>
-#ifdef __SSE2__
-#include <immintrin.h>
-#endif
+#include "cpu/kernels/past_cache.h"
 
 size_t shared_size(enum shared_type type)
 {
@@ -54,31 +52,13 @@ static void add(void *out, const void *one, const void *other, size_t n, enum sh
 
 // ---- memory that others read --------------------------------------------------------------------
 
-// Stores that pass by the cache need not fetch a line from the core that has read it: they take a
-// tenth of the time.
-static void put_past_cache(void *to, const void *from, size_t bytes)
-{
-#ifdef __SSE2__
-  enum { LINE = 64 };
-  const size_t head = (LINE - (uintptr_t)to % LINE) % LINE, lines = (bytes - head) / LINE;
-  memcpy(to, from, head);
-  __m128i *line = (__m128i *)((char *)to + head);
-  const __m128i_u *source = (const __m128i_u *)((const char *)from + head);
-  for (size_t i = 0; i < lines * (LINE / sizeof *line); i++) _mm_stream_si128(line + i, source[i]);
-  _mm_sfence();
-  from = source + lines * (LINE / sizeof *line);
-  to = line + lines * (LINE / sizeof *line);
-  bytes -= head + lines * LINE;
-#endif
-  memcpy(to, from, bytes);
-}
-
-// is_read: other ranks have read these bytes, or will.
+// is_read: other ranks have read these bytes, or will: to pass by the cache takes a tenth of the
+// time.
 static void put(void *to, const void *from, size_t bytes, bool is_read)
 {
   enum { FEW = 1024 };
   if (is_read && bytes >= FEW)
-    put_past_cache(to, from, bytes);
+    copy_past_cache(to, from, bytes);
   else if (to != from)
     memcpy(to, from, bytes);
 }
