@@ -41,11 +41,16 @@ static void replace(size_t at, size_t n, const char *with, size_t m)
   text_length += m - n;
 }
 
-/* A value of the text from a random place on: a string, a number, or what stands in brackets. */
+/* A value of the text from a random place on: a string, a number, or what stands in brackets; most
+   often one that is not within a string. */
 static size_t find_value(size_t *n)
 {
-  size_t at = below(text_length);
-  while (at < text_length && !strchr("\"{[-0123456789", text[at])) at++;
+  const size_t from = below(text_length);
+  size_t at = below(4) ? 0 : from;
+  for (bool within = false; at < text_length; at++) {
+    if (!within && at >= from && text[at] && strchr("\"{[-0123456789", text[at])) break;
+    if (text[at] == '"' && (at == 0 || text[at - 1] != '\\')) within = !within;
+  }
   size_t end = at;
   int depth = 0;
   bool quoted = false;
