@@ -9,10 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SECONDS = 60 };
+enum { SECONDS = 60, PATIENCE = 10 * SECONDS }; /* of the processor, and in all */
 
 static uint64_t state;
 
@@ -212,7 +213,8 @@ int run_mutants(const char *path, uint64_t first, uint64_t count,
     if (child == 0) {
       int to = open(log, O_RDWR | O_CREAT | O_TRUNC, 0666);
       dup2(to, STDERR_FILENO);
-      alarm(SECONDS);
+      setrlimit(RLIMIT_CPU, &(struct rlimit){SECONDS, SECONDS});
+      alarm(PATIENCE);
       body(path);
       exit(0);
     }

@@ -27,9 +27,9 @@ size_t read_whole(const char *path, char *to, size_t most);
 void write_whole(const char *path, const void *bytes, size_t count);
 
 /* Runs the body in a process of its own for each of the mutants first .. first + count - 1, which
-   are written to the path in turn. It must end by itself within a minute with status 0, or with
-   status 1 and one line of text, on standard error, that has ": " and none of Lua's own words.
-   Returns how many do not; prints their numbers, and what they wrote. */
+   are written to the path in turn. It must end by itself within a minute of the processor with
+   status 0, or with status 1 and one line of text, on standard error, that has ": " and none of
+   Lua's own words. Returns how many do not; prints their numbers, and what they wrote. */
 int run_mutants(const char *path, uint64_t first, uint64_t count,
                 void (*write_mutant)(uint64_t number, const char *path),
                 void (*body)(const char *path));
