@@ -9,7 +9,8 @@
 local families, shared = require "lib.families", require "lib.settings"
 local parallel, training, attention = require "lib.parallel", require "lib.training", require "lib.attention"
 
-local known = args.config and families.read(args.config, {"gpt2"}, {{"activation_function", "gelu_new"}})
+local known = args.config and families.read(args.config, {"gpt2"}, {{"activation_function", "gelu_new"},
+  {"scale_attn_weights", true}, {"scale_attn_by_inverse_layer_idx", false}})
   or {dim = 64, n_layers = 2, n_heads = 4, vocab = 256, positions = 64, batch = 4}
 local args = settings({shared.files,
   shared.model{

@@ -117,7 +117,7 @@ end)
 
 local function attention_of_layer()
   if not latent then return Attention() end
-  return latent_attention.class({dim = dim, n_heads = n_heads, eps = eps, scaling = known.scaling, latent = latent},
+  return latent_attention.class({dim = dim, n_heads = n_heads, scaling = known.scaling, latent = latent},
     linear)()
 end
 

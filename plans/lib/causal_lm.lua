@@ -71,7 +71,8 @@ local Attention = nn.module("Attention", function(self, c, p, i)
     self.k_norm = norm(c, whole and of_k or size)
   end
   if c.sinks then self.sinks = nn.Parameter(zeros{c.n_heads}) end
-  local how = {is_causal = true, enable_gqa = c.n_kv_heads < c.n_heads, scale = c.scale, softcap = c.softcap,
+  local how = {is_causal = true, enable_gqa = c.n_kv_heads < c.n_heads,
+    scale = c.scale_of and c.scale_of(i) or c.scale, softcap = c.softcap,
     window = window and window < c.seq and window or nil,
     dropout_p = (c.attention_dropout or 0) > 0 and c.attention_dropout or nil}
 
@@ -140,7 +141,7 @@ end
 local Layer = nn.module("Layer", function(self, c, p, i)
   local names, of_attention, of_mlp = c.norms, c.attention.name, c.mlp.name
   for _, name in pairs(names) do self[name] = norm(c, c.dim) end
-  self[of_attention] = c.latent and latent_attention.class({dim = c.dim, n_heads = c.n_heads, eps = c.eps, latent = c.latent,
+  self[of_attention] = c.latent and latent_attention.class({dim = c.dim, n_heads = c.n_heads, latent = c.latent,
     scaling = c.rotary.scaling}, linear)() or Attention(c, p, i)
   self[of_mlp] = network(c, i)
   if (c.dropout or 0) > 0 then self.drop = nn.Dropout(c.dropout) end

@@ -21,6 +21,7 @@
 --   pairs         neighbours of a head are rotated, not i and i + half
 --   rotates_parts  transformers' class reads partial_rotary_factor
 --   window(i), rotates(i)    of layer i, counted from 0: the window or nil; whether q and k are rotated
+--   scale_of(i)   of attention's scores in layer i, where it is not `scale`
 --   act, scale, softcap, last_softcap, sinks, embed_scale, residual_scale, logits_scale, dropout, embed_dropout,
 --   attention_dropout, tied, pad, eps, dim, n_layers, n_heads, n_kv_heads, head_dim, hidden, vocab, positions
 local hugging_face = require "lib.hugging_face"
@@ -100,7 +101,8 @@ end
 
 local function of_mixtral(c, config)
   usual_experts(c, config)
-  has_windows(c, config, all_layers)
+  config.only("router_jitter_noise", 0)
+  function c.window() return config.at.sliding_window end -- whatever layer_types says
   c.experts.normalize, c.experts.files = true, MIXTRAL
 end
 
@@ -108,7 +110,7 @@ local function of_qwen_moe(c, config)
   local at = config.at
   usual_experts(c, config)
   has_bias(c, at, true)
-  has_windows(c, config, function() return at.use_sliding_window end)
+  function c.window() return at.use_sliding_window and at.sliding_window or nil end -- whatever layer_types says
   c.query_norms, c.experts.hidden = "heads", config.need("moe_intermediate_size")
   local step, dense = at.decoder_sparse_step or 1, {}
   for _, i in ipairs(at.mlp_only_layers or {}) do dense[i] = true end
@@ -207,15 +209,18 @@ local function of_qwen3(c, config)
   has_qwens_windows(c, config)
 end
 
--- Gemma's act has two names; files that say one of them mean the same.
+-- Gemma's act is hidden_act, in which the first files' gelu is gelu_pytorch_tanh; later ones' is hidden_activation.
 local function of_gemma(c, config)
   local at = config.at
   config.only("use_bidirectional_attention", nil)
-  config.only(at.hidden_activation and "hidden_activation" or "hidden_act", "gelu_pytorch_tanh")
   usual(c, config)
   has_bias(c, at, true)
-  c.act, c.embed_scale = "gelu_tanh", c.dim ^ 0.5
-  if at.model_type == "gemma" then return end
+  c.embed_scale = c.dim ^ 0.5
+  if at.model_type == "gemma" then
+    if c.act == "gelu" then c.act = "gelu_tanh" end
+    return
+  end
+  c.act = act_of(config, "hidden_activation")
   c.queries_by = at.query_pre_attn_scalar
   c.scale, c.softcap, c.last_softcap = c.queries_by ^ -0.5, at.attn_logit_softcapping, at.final_logit_softcapping
   local every = at.model_type == "gemma2" and 2 or at.sliding_window_pattern
@@ -257,13 +262,14 @@ end
 
 local function of_gpt2(c, config)
   local need, at = config.need, config.at
-  config.only("scale_attn_weights", true)
-  config.only("scale_attn_by_inverse_layer_idx", false)
   config.only("add_cross_attention", false)
   c.dim, c.n_layers, c.n_heads, c.vocab = need("n_embd"), need("n_layer"), need("n_head"), need("vocab_size")
   c.hidden, c.eps, c.act, c.positions = at.n_inner, at.layer_norm_epsilon, act_of(config, "activation_function"), need("n_positions")
   c.bias = {qkv = true, out = true, mlp = true}
   c.dropout, c.embed_dropout, c.attention_dropout = at.resid_pdrop, at.embd_pdrop, at.attn_pdrop
+  local by_size, by_layer = at.scale_attn_weights, at.scale_attn_by_inverse_layer_idx
+  if by_size and not by_layer then return end
+  function c.scale_of(i) return (by_size and (c.dim // c.n_heads) ^ -0.5 or 1) / (by_layer and i + 1 or 1) end
 end
 
 local function of_gpt_neox(c, config)
@@ -271,7 +277,6 @@ local function of_gpt_neox(c, config)
   usual(c, config)
   config.only("hidden_dropout", 0)
   c.eps, c.parallel = at.layer_norm_eps, at.use_parallel_residual
-  c.rotary_part, c.theta = at.rotary_pct, at.rotary_emb_base -- as older files say them
   c.n_kv_heads, c.head_dim = nil, nil
   c.bias = {qkv = at.attention_bias, out = at.attention_bias, mlp = true}
 end
@@ -281,12 +286,12 @@ local function of_falcon(c, config)
   local new = at.new_decoder_architecture
   config.only("alibi", false)
   config.only("hidden_dropout", 0)
+  config.only("attention_dropout", 0) -- transformers drops other things than attention's weights
   c.dim, c.n_layers, c.n_heads = need("hidden_size"), need("num_hidden_layers"), need("num_attention_heads")
   c.hidden, c.vocab = at.ffn_hidden_size, need("vocab_size")
   c.n_kv_heads = new and at.num_kv_heads or not new and at.multi_query and 1 or nil
   c.eps, c.act = at.layer_norm_epsilon, act_of(config, "activation")
   c.bias = {qkv = at.bias, out = at.bias, mlp = at.bias}
-  c.attention_dropout = at.attention_dropout
   c.attention = row(c.attention, {kind = not new and at.multi_query and "joined" or "grouped"})
   c.parallel = new or at.parallel_attn
   local two = new and (at.num_ln_in_parallel_attn or 2) == 2
@@ -296,7 +301,7 @@ end
 
 -- ------------------------------------------------------------------------------------------- the table
 
--- By model_type: what the family is, what its files may leave out, and what reads the rest.
+-- By model_type: what the family is, what its files may leave out, other names that they may use, and what reads the rest.
 local AROUND = {before_attention = "input_layernorm", behind_attention = "post_attention_layernorm",
   before_mlp = "pre_feedforward_layernorm", behind_mlp = "post_feedforward_layernorm"}
 local GPT2 = {files = {prefix = "transformer.", embed = "wte", positions = "wpe", layers = "h", norm = "ln_f", head = "lm_head"},
@@ -362,6 +367,7 @@ M.table = {
     num_attention_heads = 16, intermediate_size = 2048, vocab_size = 50304, max_position_embeddings = 4096,
     rms_norm_eps = 1e-5, pad_token_id = 1, num_local_experts = 64, num_experts_per_tok = 8, norm_topk_prob = false})},
   deepseek_v3 = {is = row(LLAMA, {attention = {name = "self_attn", kind = "latent"}}), read = of_deepseek,
+    also = {num_local_experts = "n_routed_experts"},
     usual = {hidden_size = 7168, num_hidden_layers = 61, num_attention_heads = 128, num_key_value_heads = 128,
     intermediate_size = 18432, vocab_size = 129280, max_position_embeddings = 4096, moe_intermediate_size = 2048,
     n_routed_experts = 256, n_shared_experts = 1, n_group = 8, topk_group = 4, routed_scaling_factor = 2.5,
@@ -374,12 +380,13 @@ M.table = {
   glm = {is = GLM, read = of_glm, usual = OF_GLM},
   glm4 = {is = row(GLM, {norms = {before_attention = "input_layernorm", behind_attention = "post_self_attn_layernorm",
     before_mlp = "post_attention_layernorm", behind_mlp = "post_mlp_layernorm"}}), read = of_glm, usual = OF_GLM},
-  gpt2 = {is = GPT2, read = of_gpt2, usual = {n_embd = 768, n_layer = 12, n_head = 12, vocab_size = 50257, n_positions = 1024,
+  gpt2 = {is = GPT2, read = of_gpt2, also = {hidden_size = "n_embd", num_hidden_layers = "n_layer", num_attention_heads = "n_head",
+    max_position_embeddings = "n_positions"}, usual = {n_embd = 768, n_layer = 12, n_head = 12, vocab_size = 50257, n_positions = 1024,
     layer_norm_epsilon = 1e-5, activation_function = "gelu_new", tie_word_embeddings = true, resid_pdrop = 0.1,
-    embd_pdrop = 0.1, attn_pdrop = 0.1}},
+    embd_pdrop = 0.1, attn_pdrop = 0.1, scale_attn_weights = true, scale_attn_by_inverse_layer_idx = false}},
   gpt_neox = {is = NEOX, read = of_gpt_neox, usual = {hidden_size = 6144, num_hidden_layers = 44, num_attention_heads = 64,
     intermediate_size = 24576, vocab_size = 50432, max_position_embeddings = 2048, layer_norm_eps = 1e-5, attention_bias = true,
-    hidden_act = "gelu", use_parallel_residual = true, rotary_pct = 0.25}},
+    hidden_act = "gelu", use_parallel_residual = true, rotary_pct = 0.25, rotary_emb_base = 10000}},
   falcon = {is = FALCON, read = of_falcon, usual = {hidden_size = 4544, num_hidden_layers = 32, num_attention_heads = 71,
     vocab_size = 65024, max_position_embeddings = 2048, layer_norm_epsilon = 1e-5, activation = "gelu",
     tie_word_embeddings = true, multi_query = true, parallel_attn = true, bias = false, alibi = false,
@@ -405,7 +412,7 @@ function M.read(file, types, known)
   local config = hugging_face.config(file, types or M.known(), function(kind)
     local of = M.table[kind]
     return of and row(ALL, of.usual)
-  end)
+  end, function(kind) return (M.table[kind] or {}).also end)
   for _, field in ipairs(known or {}) do config.only(table.unpack(field)) end
   local at = config.at
   for _, kind in ipairs(at.layer_types or {}) do
@@ -421,8 +428,7 @@ function M.read(file, types, known)
   if config.prefix then c.files = row(c.files, {prefix = config.prefix}) end
   if c.files.positions then return c end
   c.rotary = rotary_of(at, family.by_layer and "full_attention")
-  c.rotary.part = c.rotary.part or c.rotary_part or 1
-  if c.theta and not config.has("rope_theta") and not at.rope_parameters then c.rotary.theta = c.theta end
+  c.rotary.part = c.rotary.part or 1
   if c.rotary.part ~= 1 and not c.rotates_parts then
     error(config.path .. ": partial_rotary_factor is " .. c.rotary.part .. ", and transformers' " .. at.model_type
       .. " rotates whole heads: leave it out, or say 1")

@@ -50,7 +50,8 @@ for kind, names in pairs{
   small = "hidden_dropout_prob attention_probs_dropout_prob resid_pdrop embd_pdrop attn_pdrop attention_dropout",
   part = "rotary_pct partial_rotary_factor",
   flag = "tie_word_embeddings attention_bias use_sliding_window use_parallel_residual rope_interleave qkv_bias "
-    .. "norm_topk_prob new_decoder_architecture multi_query parallel_attn bias mlp_bias output_router_logits",
+    .. "norm_topk_prob new_decoder_architecture multi_query parallel_attn bias mlp_bias output_router_logits "
+    .. "scale_attn_weights scale_attn_by_inverse_layer_idx",
   text = "model_type hidden_act hidden_activation activation activation_function layer_type rope_type type",
   texts = "layer_types", sizes = "hidden_sizes depths", counts = "mlp_only_layers no_rope_layers",
   table = "id2label rope_parameters rope_scaling text_config sliding_attention full_attention",
@@ -84,8 +85,9 @@ function M.model_type(path) return checked(read_json(path), path .. ": ").model_
 
 -- A Hugging Face model's config.json, or a table of its fields, and functions that read it. types: the model_type that the
 -- plan knows. at: its fields. need(key) is an error where the key is missing; only(key, value) where it is anything else.
--- usual: of a model_type, the fields that a file may leave out.
-function M.config(path, types, usual)
+-- usual: of a model_type, the fields that a file may leave out; also: other names of fields that the file may have, and the
+-- names by which they are read.
+function M.config(path, types, usual, also)
   local config, with_nulls = path, path
   if type(path) == "string" then config, with_nulls = read_json(path), read_json(path, false) else path = "this plan" end
   local of = {path = path}
@@ -93,9 +95,12 @@ function M.config(path, types, usual)
     config, with_nulls = checked(config, path .. ": ").text_config or {}, with_nulls.text_config or {}
     config.model_type, of.prefix = config.model_type or "gemma3_text", "language_model.model."
   end
-  -- Whether the file has the key, be it null.
-  function of.has(key) return with_nulls[key] ~= nil end
+  -- Whether the file has the key, be it null; null rope_parameters are none to transformers, too.
+  function of.has(key) return with_nulls[key] ~= nil and key ~= "rope_parameters" end
   local kind = checked(config, path .. ": ").model_type
+  for other, name in pairs(also and kind and also(kind) or {}) do
+    if with_nulls[name] == nil then config[name], with_nulls[name] = config[other], with_nulls[other] end
+  end
   local at = checked(config, path .. ": ", usual and kind and usual(kind), of.has)
   of.at = at
   function of.need(key)
@@ -106,7 +111,8 @@ function M.config(path, types, usual)
   function of.only(key, known)
     local value = config[key]
     if value ~= nil and value ~= false and value ~= known or value == false and known then
-      error(path .. ": " .. key .. " is " .. shown(value) .. "; this plan knows " .. tostring(known) .. " alone")
+      error(path .. ": " .. key .. " is " .. shown(value) .. "; this plan knows "
+        .. (known == nil and "null or false" or tostring(known)) .. " alone")
     end
   end
   -- The token whose row of the embedding learns nothing, or nil. usual: Hugging Face's where the file does not
@@ -163,11 +169,14 @@ function M.rope(config, layer_type)
       scaling.factor = longest / scaling.original_max_position_embeddings
     end
   end
+  if kind == "default" or kind == "linear" then scaling.original_max_position_embeddings = nil end
   if kind == "dynamic" then
     scaling.max_position_embeddings, scaling.original_max_position_embeddings = longest, nil
   end
-  local base = layer_type == "sliding_attention" and config.rope_local_base_freq or config.rope_theta
-  return rope.rope_theta or base, scaling, rope.partial_rotary_factor or config.partial_rotary_factor
+  local base, part = config.rope_theta, config.partial_rotary_factor
+  if config.model_type == "gpt_neox" then base, part = config.rotary_emb_base, config.rotary_pct end -- and no other ones
+  if layer_type == "sliding_attention" then base = config.rope_local_base_freq or base end
+  return rope.rope_theta or base, scaling, rope.partial_rotary_factor or part
 end
 
 -- A scaling of M.rope for training on sequences of this length: by it transformers chooses LongRoPE's factors, and

@@ -5,6 +5,9 @@ local attention = require "lib.attention"
 
 local M = {}
 
+-- Of the norms of latent vectors, whatever rms_norm_eps says: as in transformers.
+local EPS = 1e-6
+
 -- The factor of the scores: YaRN's grows with the length.
 local function scale_of(size, scaling)
   local scale, all = size ^ -0.5, scaling and scaling.mscale_all_dim or 0
@@ -12,7 +15,7 @@ local function scale_of(size, scaling)
   return scale * (0.1 * all * math.log(scaling.factor) + 1) ^ 2
 end
 
--- c: dim, n_heads, eps, scaling, latent = {queries = or nil: none, keys =, nope =, rope =, value =: the sizes of the
+-- c: dim, n_heads, scaling, latent = {queries = or nil: none, keys =, nope =, rope =, value =: the sizes of the
 -- latent vectors, of a head's part that is not rotated, of the part that is, of its value; pairs =: rotated are
 -- neighbours}; linear(inputs, outputs): makes a projection.
 function M.class(c, linear)
@@ -21,12 +24,12 @@ function M.class(c, linear)
 
   return nn.module("LatentAttention", function(self)
     if l.queries then
-      self.q_a_proj, self.q_a_layernorm = linear(c.dim, l.queries), nn.RMSNorm(l.queries, {eps = c.eps})
+      self.q_a_proj, self.q_a_layernorm = linear(c.dim, l.queries), nn.RMSNorm(l.queries, {eps = EPS})
       self.q_b_proj = linear(l.queries, c.n_heads * size)
     else
       self.q_proj = linear(c.dim, c.n_heads * size)
     end
-    self.kv_a_proj_with_mqa, self.kv_a_layernorm = linear(c.dim, l.keys + l.rope), nn.RMSNorm(l.keys, {eps = c.eps})
+    self.kv_a_proj_with_mqa, self.kv_a_layernorm = linear(c.dim, l.keys + l.rope), nn.RMSNorm(l.keys, {eps = EPS})
     self.kv_b_proj = linear(l.keys, c.n_heads * (l.nope + l.value))
     self.o_proj = linear(c.n_heads * l.value, c.dim)
 

@@ -57,6 +57,11 @@ case("vdot", {}, function(t) return t.row:vdot(t.row:exp()) end)
 case("cross", {4, 3, 2}, function(t) return whole(t.three):cross(whole(t.three):sin(), {dim = 1}) end)
 case("matrix_power", {5, 5}, function(t) return (whole(t.q) / 3):matrix_power(3) end)
 case("det", {}, function(t) return whole(t.q):det() / 10 end)
+-- A singular matrix beside another one.
+case("det_singular", {2}, function(t)
+  local q = whole(t.q)
+  return F.stack({F.cat({q:narrow(0, 3, 1), q:narrow(0, 0, 4)}, 0), q}):det() / 10
+end)
 case("logdet", {}, function(t) return (whole(t.q):matmul(whole(t.q):t()) + 3 * F.eye(5)):logdet() end)
 case("inverse", {5, 5}, function(t) return (whole(t.q) + 4 * F.eye(5)):inverse() * 5 end)
 

@@ -1,6 +1,7 @@
 /* fuzz_archive_reader ARCHIVE PATH FIRST COUNT: mutants of an archive, whose tensors the runtime
    reads: all of each, or it says in one line why not. */
 #include "archive_mutants.h"
+#include "json_mutants.h"
 #include "formats/safetensors.h"
 #include "formats/torch_archive.h"
 
@@ -35,6 +36,6 @@ int main(int argc, char **argv)
 {
   if (argc < 5) return 2;
   open_archive(argv[1]);
-  return run_mutants(argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10), read_all) !=
-         0;
+  return run_mutants(argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10),
+                     write_mutant, read_all) != 0;
 }

@@ -1,8 +1,9 @@
 // Clients of a program that serves, for serve.sh and serve_faults.sh.
 //
-//   fuzz_http requests PORT COUNT TOKEN TEXT   so many requests: good ones, mutants, cut ones, slow
-//   ones, huge
-//                                              ones, bytes. Each must be answered, or its
+//   fuzz_http requests PORT COUNT TOKEN TEXT   so many requests: good ones, mutants of bytes and of
+//                                              values, bodies in chunks that are framed wrongly,
+//                                              cut ones, slow ones, huge ones, bytes. Each must be
+//                                              answered, or its
 //                                              connection closed, within some seconds; every 50th
 //                                              is a good one, of which the answer must be TEXT.
 //                                              Prints how many had which status
@@ -25,6 +26,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "json_mutants.h"
 #include "splitmix64.h"
 
 enum { SLOW = 12, PATIENCE = 30000, MOST = 1 << 16 };
@@ -138,6 +140,77 @@ static size_t mutate(char *text, size_t count, size_t from)
   return count;
 }
 
+// A body in which values are of other types, huge, deep, or no UTF-8.
+static size_t write_values(char *to)
+{
+  static const char *const values[] = {"\"prompt\"",
+                                       "\"stream\"",
+                                       "{\"role\": \"user\", \"content\": \"x\"}",
+                                       "\"messages\"",
+                                       "\"user\"",
+                                       "[\"x\", 1, null, []]",
+                                       "\"\xff\xfe\"",
+                                       "\"\xed\xa0\x80\"",
+                                       "\"\\ud800\"",
+                                       "\"\xf0\x9f\x98\"",
+                                       "[[1], [2], [3]]",
+                                       "\"{{ messages }}\"",
+                                       "-1e400",
+                                       "0.1e-400",
+                                       "1e-5",
+                                       "2147483647",
+                                       "18446744073709551615",
+                                       "{\"type\": \"text\", \"text\": 1}"};
+  static char body[MOST_TEXT];
+  const char *original = bodies[draw(sizeof bodies / sizeof *bodies)];
+  size_t count = strlen(original);
+  memcpy(body, original, count);
+  begin_mutant((uint64_t)request);
+  change_json(body, &count, values, sizeof values / sizeof *values);
+  if (count > MOST / 2) count = MOST / 2;
+  return write_request(
+      to, strstr(original, "messages") ? "/v1/chat/completions" : "/v1/completions", body, count);
+}
+
+// A body in chunks, one of which may have another length than it says.
+static size_t write_chunks(char *to)
+{
+  static const char *const sizes[] = {"-1",
+                                      "0x4",
+                                      "ffffffffffffffff",
+                                      "10000000000000000",
+                                      "7fffffff",
+                                      "",
+                                      " 4",
+                                      "4 ",
+                                      "00000000000000004",
+                                      "g"};
+  const char *body = bodies[draw(sizeof bodies / sizeof *bodies)];
+  const size_t wrong = draw(2) ? draw(6) : 6;
+  size_t left = strlen(body);
+  size_t n =
+      (size_t)snprintf(to, MOST,
+                       "POST /v1/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\n"
+                       "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+                       token);
+  for (size_t i = 0; left > 0; i++) {
+    const size_t here = 1 + draw(left), said = i == wrong ? here + draw(5) - 2 : here;
+    if (i == wrong && draw(2))
+      n += (size_t)sprintf(to + n, "%s\r\n", sizes[draw(sizeof sizes / sizeof *sizes)]);
+    else
+      n += (size_t)sprintf(to + n, "%zx%s\r\n", said, draw(8) ? "" : "; a=\"b\"");
+    memcpy(to + n, body, here);
+    n += here;
+    n += (size_t)sprintf(to + n, "%s", draw(32) ? "\r\n" : "\n");
+    body += here;
+    left -= here;
+  }
+  return n + (size_t)sprintf(to + n, "%s",
+                             draw(8)   ? "0\r\n\r\n"
+                             : draw(2) ? "0\r\nA: b\r\n\r\n"
+                                       : "");
+}
+
 // One of the slow connections goes a byte on, or anew.
 static void be_slow(void)
 {
@@ -171,7 +244,7 @@ static void ask_once(void)
   const int fd = connected();
   size_t count = write_some(text);
   const size_t head = (size_t)(strstr(text, "\r\n\r\n") - text) + 4;
-  const uint64_t kind = draw(8);
+  const uint64_t kind = draw(12);
   bool cuts = false;
   switch (kind) {
   case 0: // as it is
@@ -199,6 +272,14 @@ static void ask_once(void)
     memcpy(text + count, text, count);
     count *= 2;
     break;
+  case 7: // chunks
+    count = write_chunks(text);
+    break;
+  case 8:
+  case 9:
+  case 10:
+    count = write_values(text);
+    break;
   default: // a huge body, which does not come
     count =
         (size_t)snprintf(text, MOST,
@@ -209,7 +290,7 @@ static void ask_once(void)
   if (send_all(fd, text, count) && cuts) {
     if (kind == 5) receive(fd, answer, draw(2));
   } else {
-    if (kind != 0 && kind != 1 && kind != 6) shutdown(fd, SHUT_WR);
+    if (kind > 1 && kind != 6 && kind != 8) shutdown(fd, SHUT_WR);
     count_status(answer, receive(fd, answer, sizeof answer));
   }
   close(fd);

@@ -64,7 +64,8 @@ operators.linalg_inv_ex = function(a)
 end
 
 -- The logarithm of the determinant's size, and its sign: that of the pivots, and of the order of their rows.
-local function determinant(x, n)
+-- is_tame: the inverse of a singular matrix counts as 0.
+local function determinant(x, n, is_tame)
   local inverse, pivots, taken = inverse_of(x, n)
   local at = raw.sum(raw.mul(taken, raw.to(base.index_row(n), "float32")), -1)
   local i = base.index_row(n)
@@ -72,7 +73,12 @@ local function determinant(x, n)
   local swaps = raw.sum(raw.to(raw.logical_and(later, raw.lt(column(at), row(at))), "float32"), {1, 2})
   local negative = raw.sum(raw.to(raw.lt(pivots, 0), "float32"), 1)
   local odd = raw.remainder(raw.add(swaps, negative), 2)
-  local sign = raw.where(raw.any(raw.eq(pivots, 0), 1), 0.0, raw.sub(1, raw.mul(odd, 2)))
+  local singular = raw.any(raw.eq(pivots, 0), 1)
+  local sign = raw.where(singular, 0.0, raw.sub(1, raw.mul(odd, 2)))
+  if is_tame then
+    inverse = raw.where(column(column(singular)), 0.0, inverse)
+    pivots = raw.where(column(singular), 0.0, pivots) -- those behind a 0 are no numbers
+  end
   -- The derivative of the logarithm is the transposed inverse.
   local trace = raw.sum(raw.mul(raw.detach(transposed(inverse)), x), {1, 2})
   return raw.detach(pivots), raw.detach(sign), raw.sub(trace, raw.detach(trace))
@@ -88,9 +94,10 @@ operators.logdet = function(a)
   local sign, size = slogdet(a.self, "logdet")
   return raw.where(raw.lt(sign, 0), raw.log(sign), size)
 end
+-- Of a singular matrix it is 0, and so is its gradient, as in PyTorch.
 operators.linalg_det = function(a)
   local n, m = square_of(a.A, "det")
-  local pivots, sign, slope = determinant(m, n)
+  local pivots, sign, slope = determinant(m, n, true)
   local size = raw.mul(sign, raw.prod(raw.abs(pivots), 1))
   return base.view(raw.mul(size, raw.add(slope, 1)), batch_of(a.A))
 end

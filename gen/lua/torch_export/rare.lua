@@ -279,40 +279,52 @@ local function reflected(v, size, aligned)
 end
 
 -- Of images [n, c, h, w] the values at places [n, y, x, 2], which go from -1 to 1: of the four elements around each,
--- or of the nearest one.
+-- or of the nearest one. Of volumes [n, c, d, h, w], at places [n, z, y, x, 3], of the eight.
 operators.grid_sampler_2d = function(a)
   local s, t = core.shape(a.input), core.shape(a.grid)
-  local mode, aligned = a.interpolation_mode, a.align_corners
-  if #s ~= 4 or #t ~= 4 then fail("grid_sampler supports only images [n, c, y, x]") end
+  local mode, aligned, axes = a.interpolation_mode, a.align_corners, #s - 2
+  if axes ~= 2 and axes ~= 3 or #t ~= #s or t[#t] ~= axes then
+    fail("grid_sampler supports only images [n, c, y, x], at places [n, y, x, 2], and volumes [n, c, z, y, x], at places [n, z, y, x, 3]")
+  end
   if mode ~= 0 and mode ~= 1 then fail("grid_sampler supports only bilinear and nearest") end
-  local n, c, points = s[1], s[2], t[2] * t[3]
-  local flat = base.view(a.input, {n, c, s[3] * s[4]})
+  local n, c, points = s[1], s[2], base.elements(t) // (t[1] * axes)
+  local flat = base.view(a.input, {n, c, base.elements(s) // (n * c)})
   local function place(i, size)
     local v = raw.add(base.view(raw.select(a.grid, -1, i), {n, 1, points}), 1)
     v = aligned and raw.mul(v, (size - 1) / 2) or raw.mul(raw.sub(raw.mul(v, size), 1), 0.5)
     if a.padding_mode == 1 then return raw.clamp(v, 0, size - 1) end
     return a.padding_mode == 2 and reflected(v, size, aligned) or v
   end
-  local x, y = place(0, s[4]), place(1, s[3])
   local round = mode == 0 and operators.floor or operators.round
-  local x0, y0 = round{self = x}, round{self = y}
-  local right, down = raw.sub(x, x0), raw.sub(y, y0)
   local function inside(v, size) return raw.logical_and(raw.ge(v, 0), raw.le(v, size - 1)) end
   local function whole(v, size) return raw.to(raw.clamp(v, 0, size - 1), "int32") end
-  local sum
-  for i = 0, mode == 0 and 1 or 0 do
-    for j = 0, mode == 0 and 1 or 0 do
-      local u, v = raw.add(x0, j), raw.add(y0, i)
-      local index = raw.add(raw.mul(whole(v, s[3]), s[4]), whole(u, s[4]))
-      local taken = raw.gather(flat, 2, raw.expand(index, {n, c, points}))
-      local weight = 1.0
-      if mode == 0 then weight = raw.mul(j == 1 and right or raw.sub(1, right), i == 1 and down or raw.sub(1, down)) end
-      local term = raw.mul(taken, raw.where(raw.logical_and(inside(u, s[4]), inside(v, s[3])), weight, 0.0))
-      sum = sum and raw.add(sum, term) or term
-    end
+  -- By axis, from x on: its size, the element before each place, and how far the place is from it.
+  local size, before, far = {}, {}, {}
+  for i = 1, axes do
+    size[i] = s[#s + 1 - i]
+    local v = place(i - 1, size[i])
+    before[i] = round{self = v}
+    far[i] = raw.sub(v, before[i])
   end
-  return base.view(sum, {n, c, t[2], t[3]})
+  local sum
+  for corner = 0, mode == 0 and (1 << axes) - 1 or 0 do
+    local index, weight, is_inside
+    for i = axes, 1, -1 do
+      local step = corner >> (i - 1) & 1
+      local at = raw.add(before[i], step)
+      local own, within = step == 1 and far[i] or raw.sub(1, far[i]), inside(at, size[i])
+      index = index and raw.add(raw.mul(index, size[i]), whole(at, size[i])) or whole(at, size[i])
+      weight = weight and raw.mul(weight, own) or own
+      is_inside = is_inside and raw.logical_and(is_inside, within) or within
+    end
+    if mode == 1 then weight = 1.0 end
+    local taken = raw.gather(flat, 2, raw.expand(index, {n, c, points}))
+    local term = raw.mul(taken, raw.where(is_inside, weight, 0.0))
+    sum = sum and raw.add(sum, term) or term
+  end
+  return base.view(sum, table.move(t, 2, #t - 1, 3, {n, c}))
 end
+operators.grid_sampler_3d = operators.grid_sampler_2d
 operators.grid_sampler = operators.grid_sampler_2d
 
 -- The weight of each element, at distance v in units of a scale, for an image that gets smaller without aliases.

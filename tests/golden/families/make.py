@@ -51,6 +51,16 @@ MODELS = {
     "glm4": ("Glm4", dict(head_dim=16, attention_bias=False)),
     "gpt2": ("GPT2", dict(n_embd=32, n_layer=2, n_head=4, n_positions=32, vocab_size=96, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **NO_SIZES)),
     "gpt_neox": ("GPTNeoX", dict(use_parallel_residual=False, rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5))),
+    "qwen3_moe_sparse": ("Qwen3Moe", dict(num_hidden_layers=4, head_dim=8, num_experts=4, moe_intermediate_size=16, decoder_sparse_step=2,
+        attention_bias=True, use_sliding_window=True, sliding_window=5, tie_word_embeddings=True, **EXPERTS)),
+    "deepseek_v3_plain": ("DeepseekV3", dict(num_key_value_heads=4, moe_intermediate_size=16, n_routed_experts=4, n_group=1, topk_group=1,
+        first_k_dense_replace=0, q_lora_rank=12, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=12, rms_norm_eps=0.02,
+        norm_topk_prob=False, rope_interleave=False, routed_scaling_factor=1.5, **EXPERTS)),
+    "gpt2_scaled": ("GPT2", dict(n_embd=32, n_layer=2, n_head=4, n_positions=32, vocab_size=96, n_inner=40, resid_pdrop=0.0, embd_pdrop=0.0,
+        attn_pdrop=0.0, activation_function="relu", scale_attn_by_inverse_layer_idx=True, reorder_and_upcast_attn=True, tie_word_embeddings=False,
+        **NO_SIZES)),
+    "gpt_neox_parallel": ("GPTNeoX", dict(num_attention_heads=2, attention_bias=False, layer_norm_eps=0.01, rope_parameters=dict(
+        rope_type="linear", factor=2.0, rope_theta=50.0, partial_rotary_factor=0.25))),
     "falcon": ("Falcon", dict(parallel_attn=False, bias=True, multi_query=False, **NO_SIZES)),
     "falcon_one_norm": ("Falcon", dict(new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1, **NO_SIZES)),
 }
@@ -58,6 +68,9 @@ MODELS = {
 BLOCK = [16, 8]
 MODELS["deepseek_v3_float8"] = (MODELS["deepseek_v3"][0], dict(MODELS["deepseek_v3"][1], num_hidden_layers=2))
 MODELS["gpt_oss_mxfp4"] = (MODELS["gpt_oss"][0], dict(MODELS["gpt_oss"][1], num_hidden_layers=2, intermediate_size=64))
+# What the file says otherwise, for the same model; None: nothing.
+SPELLINGS = {"gpt_neox_parallel": dict(rope_parameters=None, rotary_emb_base=50, rotary_pct=0.25, rope_scaling={"type": "linear", "factor": 2.0},
+    rope_theta=70.0, partial_rotary_factor=0.5)}
 TYPES = ("llama smollm3 mistral ministral mixtral qwen2 qwen3 qwen3_moe gemma gemma2 gemma3_text phi3 gpt_oss deepseek_v3 olmo2 olmoe granite glm glm4 "
          "gpt2 gpt_neox falcon").split()
 
@@ -121,6 +134,18 @@ def greedy(model, prompt, count=12):
     return {"prompt": prompt, "tokens": tokens[len(prompt):], "top5": top}
 
 
+def spell(folder, changes):
+    path = os.path.join(folder, "config.json")
+    before = hf.AutoConfig.from_pretrained(folder).rope_parameters
+    with open(path) as file:
+        config = {k: v for k, v in {**json.load(file), **changes}.items() if k not in changes or v is not None}
+    with open(path, "w") as file:
+        json.dump(config, file, indent=2, sort_keys=True)
+        file.write("\n")
+    after = hf.AutoConfig.from_pretrained(folder).rope_parameters
+    assert {k: v for k, v in after.items() if k != "type"} == before, (after, before)
+
+
 def make(name):
     of, differs = MODELS[name]
     sizes = {} if name == "gpt2" else SIZES
@@ -148,6 +173,8 @@ def make(name):
         os.remove(os.path.join(folder, "generation_config.json"))
     if packed:
         write_packed(folder, packed)
+    if name in SPELLINGS:
+        spell(folder, SPELLINGS[name])
     tokens = torch.randint(0, 96, (STEPS * BATCH * SEQ + 1,), generator=generator)
     runs = [greedy(model.eval(), tokens[:n].tolist()) for n in (9, 17)]  # longer than the original lengths of scaled positions
     with open(os.path.join(folder, "generate.json"), "w") as file:

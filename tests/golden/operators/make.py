@@ -426,7 +426,8 @@ def typed():
             addmm=torch.addmm(c, a, b, beta=0.5, alpha=2), baddbmm=torch.zeros(4, 6, 6, dtype=x.dtype).baddbmm(x, y.adjoint()),
             addbmm=torch.addbmm(x[:1].sum().expand(6, 6), x, y.swapaxes(1, 2), alpha=0.5), addmv=a[:, 2].addmv(c, b[1]),
             addr=torch.addr(torch.ones(5, 4, dtype=x.dtype), row, a[1], beta=3, alpha=-1), inner=x.inner(q), kron=a.kron(b), vdot=row.vdot(row.exp()),
-            cross=three.cross(three.sin(), dim=1), matrix_power=(q / 3).matrix_power(3), det=q.det() / 10, logdet=(q @ q.T + 3 * eye).logdet(),
+            cross=three.cross(three.sin(), dim=1), matrix_power=(q / 3).matrix_power(3), det=q.det() / 10,
+            det_singular=torch.stack([torch.cat([q[3:4], q[:4]]), q]).det() / 10, logdet=(q @ q.T + 3 * eye).logdet(),
             inverse=(q + 4 * eye).inverse() * 5, nansum=(y + bad).nansum(1), nanmean=torch.nanmean(p * y + bad, -1, True),
             count_nonzero=torch.count_nonzero(n.relu(), 1), aminmax=high - 2 * low, median=x.median(-1)[0], median_all=a.median(),
             kthvalue=kth * (1 + at), logcumsumexp=x.logcumsumexp(1), dist=x.dist(y, 3), trace=q.trace() * q.ravel()[7], diff=x.diff(dim=1),
@@ -442,10 +443,11 @@ def typed_layers():
     t = dict(x=torch.randn(2, 4, 6, 5), line=torch.randn(2, 4, 6), volume=torch.randn(2, 3, 4, 5, 6), columns=torch.randn(2, 12, 20),
              grid=torch.rand(2, 3, 4, 2) * 1.8 - 0.9, theta=torch.randn(2, 2, 3), u=torch.randn(5, 3), v=torch.randn(5, 4), form=torch.randn(2, 3, 4),
              rows=torch.randn(7, 3), scores=torch.randn(6, 5), bags=whole(0, 7, 4, 3), classes=whole(0, 5, 6), bag_weights=torch.randn(4, 3),
-             five=torch.randn(5))
+             five=torch.randn(5), places=torch.rand(2, 2, 3, 2, 3) * 1.8 - 0.9,
+             padded=torch.tensor([[2, 0, 3], [2, 2, 2], [1, 5, 6], [4, 4, 2]], dtype=torch.int32))
     nn = torch.nn
 
-    def f(x, line, volume, columns, grid, theta, u, v, form, rows, scores, bags, classes, bag_weights, five):
+    def f(x, line, volume, columns, grid, theta, u, v, form, rows, scores, bags, classes, bag_weights, five, places, padded):
         both = dict(
             hardshrink=F.hardshrink(x, 0.3), softshrink=F.softshrink(x), threshold=F.threshold(x, 0.1, -3), softmin=F.softmin(x, 1),
             response=F.local_response_norm(x, 3, 0.1, 0.5, 2), max_pool3d=F.max_pool3d(volume, 2),
@@ -464,6 +466,12 @@ def typed_layers():
             grid_border=F.grid_sample(x, grid * 1.5, padding_mode="border", align_corners=True), affine_grid=F.affine_grid(theta, (2, 1, 3, 4), False),
             bilinear=F.bilinear(u, v, form, u[0, :2]), pdist=F.pdist(u), bag_mean=F.embedding_bag(bags, rows),
             bag_max=F.embedding_bag(bags, rows, mode="max"), bag_sum=F.embedding_bag(bags, rows, mode="sum", per_sample_weights=bag_weights),
+            grid_nearest=F.grid_sample(x, grid, "nearest", "reflection", True), grid_reflection=F.grid_sample(x, grid * 2.5, "bilinear", "reflection", False),
+            grid_volume=F.grid_sample(volume, places, align_corners=False),
+            grid_volume_border=F.grid_sample(volume, places * 1.5, "bilinear", "border", True),
+            grid_volume_nearest=F.grid_sample(volume, places * 1.2, "nearest", align_corners=False),
+            **{"bag_padded_" + mode: F.embedding_bag(padded, rows, mode=mode, padding_idx=2) for mode in ("mean", "max", "sum")},
+            bag_padded_last=F.embedding_bag(bags, rows, mode="sum", padding_idx=-2, per_sample_weights=bag_weights),
             multi_margin=F.multi_margin_loss(scores, classes.long(), 2, 0.7, five.detach().exp()),
             module_multi_margin=nn.MultiMarginLoss(reduction="none")(scores, classes.long()))
     return t, f
@@ -507,6 +515,20 @@ def dropout():
         k, x1, y1 = y[:, None, :, :5], x[:, None], y[:, None]
         found.update(attention=attention(x.view(6, 4, 2, 5).transpose(1, 2), k, k * 2, 0.3),
                      causal_attention=attention(x1, y1, y1, 0.5, torch.full((4, 4), -torch.inf).triu(1)))
+        def scaled(x, left, p):  # SELU's: left is 0 or 1
+            low = -1.7580993408473766
+            a = ((1 - p) * (1 + p * low ** 2)) ** -0.5
+            return (x * left + low * (1 - left)) * a - a * low * p
+
+        def drop_parts(x, dims, p, how=None):  # of the first dimensions
+            if step is None:
+                return x
+            left = kept(torch.ones(x.shape[:dims] + (1,) * (x.dim() - dims)), p, next(streams), step).to(x.dtype)
+            return how(x, left * (1 - p), p) if how else x * left
+        found.update(dropout1d=drop_parts(x, 2, 0.4), dropout2d=drop_parts(y.view(6, 4, 5, 2), 2, 0.5),
+                     module_dropout3d=drop_parts(x.view(6, 4, 5, 2, 1), 2, 0.3), alpha=drop_parts(x, 3, 0.2, scaled),
+                     module_alpha=drop_parts(y, 3, 0.5, scaled), feature_alpha=drop_parts(x.view(6, 4, 5, 2), 2, 0.4, scaled),
+                     alpha_always=x * 0 if step is not None else x)
         return dict(found, layers=layers, never=x + y, always=x * 0 if step else x)
     return t, f
 

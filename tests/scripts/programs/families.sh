@@ -32,6 +32,28 @@ done
 known=$(sed -nE 's/^  ([a-z0-9_]+) = \{is = .*/\1/p' plans/lib/families.lua | wc -l)
 [ "$types" -eq "$known" ] || fail "$types families have defaults in the golden file, of $known"
 
+# Files that are the same model to transformers. is_same TYPE FIELDS FIELDS.
+is_same() {
+  echo "{\"model_type\": \"$1\", $2}" > "$WORK/configs/one.json"
+  echo "{\"model_type\": \"$1\", $3}" > "$WORK/configs/other.json"
+  "$TPGEN" "$WORK/configs/families_of_configs.lua" -D "short=$WORK/configs/one.json" -D "whole=$WORK/configs/other.json" --dump=lua > /dev/null 2> "$WORK/message" ||
+    { cat "$WORK/message"; fail "$1: $2 is not $3"; }
+}
+is_same gpt_neox '"rotary_emb_base": 50, "rotary_pct": 0.5, "rope_theta": 70, "partial_rotary_factor": 0.75' \
+  '"rope_parameters": {"rope_theta": 50.0, "partial_rotary_factor": 0.5}'
+is_same gpt_neox '"rotary_emb_base": 50, "rope_parameters": {"rope_type": "linear", "factor": 2.0}' \
+  '"rope_scaling": {"type": "linear", "factor": 2.0, "rope_theta": 50, "partial_rotary_factor": 0.25}'
+is_same gpt_oss '"rope_parameters": null' '"hidden_act": "silu"'
+is_same gemma '"hidden_act": "gelu", "hidden_activation": null' '"hidden_act": "gelu_pytorch_tanh"'
+is_same mixtral '"num_hidden_layers": 2, "sliding_window": 8, "layer_types": ["full_attention", "full_attention"]' '"num_hidden_layers": 2, "sliding_window": 8'
+is_same qwen3_moe '"num_hidden_layers": 2, "use_sliding_window": true, "layer_types": ["full_attention", "full_attention"]' \
+  '"num_hidden_layers": 2, "use_sliding_window": true'
+is_same gpt2 '"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 2, "max_position_embeddings": 48' \
+  '"n_embd": 64, "n_layer": 3, "n_head": 2, "n_positions": 48'
+is_same deepseek_v3 '"num_local_experts": 16' '"n_routed_experts": 16'
+is_same llama '"rope_scaling": {"type": "linear", "factor": 2.0, "original_max_position_embeddings": 8}' \
+  '"rope_parameters": {"rope_type": "linear", "factor": 2.0}'
+
 echo '{"model_type": "mamba"}' > "$WORK/mamba.json"
 ! "$TPGEN" plans/causal_lm.lua -D config="$WORK/mamba.json" --dump=lua > /dev/null 2> "$WORK/message" || fail "mamba is taken"
 finds 'model_type is mamba; this plan knows deepseek_v3, falcon, .*qwen2, .*torch.export' "$WORK/message" || { cat "$WORK/message"; fail "mamba: another message"; }
@@ -46,4 +68,8 @@ is_refused 'partial_rotary_factor is 0.5, and .* llama rotates whole heads' '"mo
 is_refused 'layer_types has sliding_attention, and use_sliding_window is false' '"model_type": "qwen2", "num_hidden_layers": 2,
   "layer_types": ["full_attention", "sliding_attention"]'
 is_refused "rope_scaling has 'type' and no 'rope_type'" '"model_type": "gemma3_text", "rope_scaling": {"type": "linear", "factor": 2.0}'
+is_refused 'router_jitter_noise is 0.1; this plan knows 0 alone' '"model_type": "mixtral", "router_jitter_noise": 0.1'
+is_refused 'attention_dropout is 0.1; this plan knows 0 alone' '"model_type": "falcon", "attention_dropout": 0.1'
+is_refused 'alibi is true; this plan knows false alone' '"model_type": "falcon", "alibi": true'
+is_refused 'use_bidirectional_attention is true; this plan knows null or false alone' '"model_type": "gemma2", "use_bidirectional_attention": true'
 finish "the losses of each family are those of transformers, and so are $types families' defaults"

@@ -11,7 +11,7 @@ apart='^unit\.(kernel|kernel_file|matmul|bf16|offers)$'
 targets() {
   cmake --build "$build" --target help | sed -nE 's/^((unit|runtime)_[a-z0-9_]+):.*/\1/p' |
     while read -r name; do [[ ${name/_/.} =~ $apart ]] || echo "$name"; done
-  echo tpgen mutate mutate_dump fuzz_archive fuzz_archive_reader fuzz_text
+  echo tpgen mutate mutate_dump fuzz_archive fuzz_archive_reader fuzz_config fuzz_safetensors fuzz_text
 }
 
 unset CMAKE_C_COMPILER_LAUNCHER CMAKE_CXX_COMPILER_LAUNCHER # nothing is compiled twice
@@ -54,6 +54,27 @@ for tool in fuzz_archive fuzz_archive_reader; do
   "$build/tests/$tool" "$golden/torch_export/storages.pt2" "$WORK/mutant.pt2" 10000 ${SOAK:+100}200 > "$WORK/log" 2>&1 || {
     cat "$WORK/log"
     fail "$tool"
+  }
+done
+# Mutants of a config.json of each family: a plan makes a program, or says why not in words of its own.
+for config in "$golden"/families/*/config.json; do
+  for plan in "causal_lm seq=16" "generate context=32"; do
+    read -ra words <<< "$plan"
+    "$build/tests/fuzz_config" "plans/${words[0]}.lua" "$config" "$WORK/config.json" 10000 ${SOAK:+50}6 "${words[@]:1}" > "$WORK/log" 2>&1 || {
+      cat "$WORK/log"
+      fail "fuzz_config of $config for ${words[0]}"
+    }
+  done
+done
+# Mutants of files of weights, plain and packed, and of an index.
+mkdir "$WORK/indexed"
+for name in qwen3_moe gpt_oss_mxfp4; do cp "$golden/families/$name/model.safetensors" "$WORK/indexed/$name.safetensors"; done
+tail -c +9 "$WORK/indexed/qwen3_moe.safetensors" | head -n 1 | grep -ao '"[a-z_0-9.]*":{"dtype"' | cut -d '"' -f 2 |
+  sed 's/.*/"&": "qwen3_moe.safetensors"/' | paste -sd , | sed 's/.*/{"weight_map": {&}}/' > "$WORK/indexed/model.safetensors.index.json"
+for name in qwen3_moe.safetensors gpt_oss_mxfp4.safetensors model.safetensors.index.json; do
+  "$build/tests/fuzz_safetensors" "$WORK/indexed/$name" "$WORK/indexed/mutant.$name" 10000 ${SOAK:+100}300 > "$WORK/log" 2>&1 || {
+    cat "$WORK/log"
+    fail "fuzz_safetensors of $name"
   }
 done
 for file in "$golden"/tokenizer/*/tokenizer.json; do

@@ -151,15 +151,14 @@ nn.EmbeddingBag = own_class("EmbeddingBag", {"weight"},
   function(num_embeddings, embedding_dim, max_norm, norm_type, scale_grad_by_freq, mode, sparse, _weight, include_last_offset,
       padding_idx, device, dtype)
     base.only_float32(dtype, "EmbeddingBag")
-    for name, v in pairs{include_last_offset = include_last_offset or false, padding_idx = padding_idx or false} do
-      if v then fail("EmbeddingBag does not take '%s': bags are the rows of the input", name) end
-    end
+    if include_last_offset then fail("EmbeddingBag does not take 'include_last_offset': bags are the rows of the input") end
     local rows = base.integer(num_embeddings, "EmbeddingBag's number of rows", 1, LARGEST)
     local size = base.integer(embedding_dim, "EmbeddingBag's size", 1, LARGEST)
-    return {weight = core.parameter("EmbeddingBag", {rows, size}, "normal", 0.0, 1.0)}, {mode = mode}
+    return {weight = core.parameter("EmbeddingBag", {rows, size}, "normal", 0.0, 1.0)},
+      {mode = mode, padding_idx = padding_idx}
   end,
   function(self, how, input, offsets, per_sample_weights)
     base.check_input(input, "EmbeddingBag")
     return of.embedding_bag(input, self.weight, offsets,
-      {mode = how.mode, per_sample_weights = per_sample_weights})
+      {mode = how.mode, padding_idx = how.padding_idx, per_sample_weights = per_sample_weights})
   end)

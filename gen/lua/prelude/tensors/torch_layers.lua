@@ -75,8 +75,9 @@ end
 --- F.feature_alpha_dropout(input, p = 0.5, training = false): likewise, of whole channels.
 for name, whole in pairs{alpha_dropout = false, feature_alpha_dropout = true} do
   define(name, function(input, p, training, inplace)
-    p = base.number(p == nil and 0.5 or p, "p", 0, 1)
+    p = p == 1 and 1 or base.number(p == nil and 0.5 or p, "p", 0, 1)
     if not training or not base.training or p == 0 then return input end
+    if p == 1 then return raw.mul(input, 0) end
     local left = kept(input, whole and 2 or #core.shape(input), p, true)
     local low, share = -1.7580993408473766, raw.mul(left, 1 - p)
     local a = 1 / math.sqrt((1 - p) * (1 + p * low^2))
@@ -155,8 +156,8 @@ for n = 1, 2 do
 end
 local SAMPLING = {bilinear = 0, nearest = 1}
 local BORDERS = {zeros = 0, border = 1, reflection = 2}
---- F.grid_sample(input, grid, mode = "bilinear", padding_mode = "zeros", align_corners = false): images at places between -1 and 1;
---- `"nearest"`; `"border"`, `"reflection"`.
+--- F.grid_sample(input, grid, mode = "bilinear", padding_mode = "zeros", align_corners = false): images, or volumes, at places between
+--- -1 and 1; `"nearest"`; `"border"`, `"reflection"`.
 define("grid_sample", function(input, grid, mode, padding_mode, align_corners)
   local how, border = SAMPLING[mode == nil and "bilinear" or mode], BORDERS[padding_mode == nil and "zeros" or padding_mode]
   if not how then misfit('its mode is "bilinear" or "nearest", not %s', base.a(mode)) end
@@ -182,22 +183,36 @@ define("pdist", function(input, p) return operator("pdist", {self = input, p = p
 
 --- # Indices
 --- F.embedding_bag(input, weight, offsets?, norm_type = 2, mode = "mean", per_sample_weights?, include_last_offset = false,
---- padding_idx?): sums, means or maxima (`"sum"`, `"max"`) of the rows of each bag, `[bags, rows]`; with no `offsets`,
---- `include_last_offset` and `padding_idx`.
+--- padding_idx?): sums, means or maxima (`"sum"`, `"max"`) of the rows of each bag, `[bags, rows]`, but for those of `padding_idx`;
+--- with no `offsets` and `include_last_offset`.
 define("embedding_bag", function(input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse,
     per_sample_weights, include_last_offset, padding_idx)
-  for name, v in pairs{offsets = offsets or false, include_last_offset = include_last_offset or false,
-    padding_idx = padding_idx or false} do
+  for name, v in pairs{offsets = offsets or false, include_last_offset = include_last_offset or false} do
     if v then misfit("it does not take '%s': bags are the rows of the input", name) end
   end
   takes_dimensions(input, 2)
   local rows = raw.embedding(input, tensor(weight, "the weight"))
   mode = mode == nil and "mean" or mode
+  local counts -- of each bag's elements, or nil: all
+  if padding_idx ~= nil then
+    local size = core.shape(weight)[1]
+    padding_idx = base.whole(padding_idx, "padding_idx", -size, size - 1) % size
+    counts = raw.ne(input, padding_idx)
+    if mode == "max" then
+      local none = raw.logical_not(raw.any(counts, 1, true))
+      rows = raw.where(raw.unsqueeze(raw.logical_or(counts, none), -1), rows, -math.huge)
+      return raw.where(none, 0.0, raw.amax(rows, 1))
+    end
+    rows = raw.where(raw.unsqueeze(counts, -1), rows, 0.0)
+  end
   if per_sample_weights ~= nil then
     if mode ~= "sum" then misfit('per_sample_weights go with the mode "sum"') end
     rows = raw.mul(rows, raw.unsqueeze(tensor(per_sample_weights, "per_sample_weights"), -1))
   end
   if mode == "sum" then return raw.sum(rows, 1) end
+  if mode == "mean" and counts then
+    return raw.div(raw.sum(rows, 1), raw.clamp(raw.sum(raw.to(counts, core.type(rows)), 1, true), 1))
+  end
   if mode == "mean" then return raw.mean(rows, 1) end
   if mode == "max" then return raw.amax(rows, 1) end
   misfit('its mode is "sum", "mean" or "max", not %s', base.a(mode))
