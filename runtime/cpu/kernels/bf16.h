@@ -9,18 +9,8 @@
 #define CPU_BF16_H
 
 #include "base/elements.h"
+#include "cpu/kernels/amx_bf16.h"
 #include "cpu/kernels/products.h"
-
-struct bf16_product {
-  char a_is, b_is; // 't': stored transposed, 'n': not
-  const bf16 *a, *b;
-  bf16 *c;     // the result; NULL: it is
-  float *wide; // this one, of float32
-  long lda, ldb, ldc;
-  int m, n, k, batch;
-  long step_a, step_b, step_c;
-  bool add;
-};
 
 #ifdef TPGEN_ONEDNN
 // Computes it and returns true; false if the parts below are faster or oneDNN does not support it.
@@ -84,6 +74,9 @@ static inline void multiply_by_parts(const struct bf16_product *p)
 
 static inline void multiply_bf16(const struct bf16_product *p)
 {
+#ifdef HAS_AMX
+  if (multiply_by_amx(p, threads_for((long)p->m * p->n * p->k * p->batch))) return;
+#endif
 #ifdef TPGEN_ONEDNN
   if (multiply_by_onednn(p)) return;
 #endif

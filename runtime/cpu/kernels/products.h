@@ -40,6 +40,17 @@ static inline struct stored stored_from(struct stored s, long row, long column)
   return s;
 }
 
+struct bf16_product {
+  char a_is, b_is; // 't': stored transposed, 'n': not
+  const bf16 *a, *b;
+  bf16 *c;     // the result; NULL: it is
+  float *wide; // this one, of float32
+  long lda, ldb, ldc;
+  int m, n, k, batch;
+  long step_a, step_b, step_c;
+  bool add;
+};
+
 // ---- copies -------------------------------------------------------------------------------------
 
 // Copies n lines to rows of `wide` elements, one row for each term; pads with zeros.
