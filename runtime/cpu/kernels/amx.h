@@ -8,6 +8,7 @@
 
 #include "base/weight_blocks.h"
 #include "cpu/kernels/amx_tiles.h"
+#include "cpu/kernels/products.h"
 
 // A matrix of weights as it is stored, for products of k terms with n columns.
 struct weights {

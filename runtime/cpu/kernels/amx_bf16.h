@@ -10,6 +10,7 @@
 #define CPU_AMX_BF16_H
 
 #include "cpu/kernels/amx_tiles.h"
+#include "cpu/kernels/products.h"
 
 #ifdef HAS_AMX
 #include <string.h>
@@ -166,8 +167,9 @@ static inline void amx_rows_of(const struct amx_part *part, int i, int panel, in
         amx_rows(copy, stored_from(amx_left(p, part->of), i, part->c + c), rows, terms);
     for (int x = panel; x < panel + panels; x++) {
       const int column = x * AMX_SIDE;
-      amx_sum(sums + x * AMX_BLOCK, AMX_SIDE, a.at, a.ld, amx_panel(part, n, x), 2,
-              (terms + TILE_TERMS - 1) / TILE_TERMS, n > 0 || (part->kept && part->c > 0), false);
+      amx_sum(sums + x * AMX_BLOCK, AMX_SIDE, a.at, a.ld, amx_panel_pairs(amx_panel(part, n, x)),
+              (terms + TILE_TERMS - 1) / TILE_TERMS, n > 0 || (part->kept && part->c > 0), false,
+              true, true);
       if (n == last && ends)
         amx_put(p, part->of * p->step_c + i * p->ldc + part->j + column, sums + x * AMX_BLOCK, rows,
                 amx_least(part->columns - column, AMX_SIDE), p->add || wide);

@@ -4,7 +4,10 @@
 #ifndef CPU_AMX_TILES_H
 #define CPU_AMX_TILES_H
 
-#include "cpu/kernels/products.h"
+#include "base/elements.h"
+#include "cpu/kernels/lanes.h"
+
+#include <stdbool.h>
 
 #if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AVX512F__) &&                      \
     defined(__AVX512BW__) && defined(__AVX512BF16__) && defined(__linux__)
@@ -66,7 +69,7 @@ static inline void amx_transpose(struct amx_tile *to, const bf16 *from, long ld)
 }
 
 // 32 columns of two rows: the pairs of the first 16 columns, or of the last.
-static inline __m512i amx_pairs(const bf16 *row, const bf16 *next, bool last)
+static inline __m512i amx_both(const bf16 *row, const bf16 *next, bool last)
 {
   static const uint16_t order[2][32] = {
       {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
@@ -83,7 +86,7 @@ static inline void amx_pair_rows(struct amx_tile *to, const bf16 *from, long ld)
   for (int p = 0; p < TILE_ROWS; p++)
     for (int half = 0; half < 2; half++)
       _mm512_store_si512(to[half].at + p * TILE_TERMS,
-                         amx_pairs(from + 2 * p * ld, from + (2 * p + 1) * ld, half));
+                         amx_both(from + 2 * p * ld, from + (2 * p + 1) * ld, half));
 }
 
 // 32 rows of 32 terms of the left operand from rows that each have a term of all 32.
@@ -92,7 +95,7 @@ static inline void amx_turn(bf16 *to, long step, const bf16 *from, long ld)
   for (int half = 0; half < 2; half++) {
     lanes row[TILE_ROWS];
     for (int p = 0; p < TILE_ROWS; p++)
-      row[p] = (lanes)amx_pairs(from + 2 * p * ld, from + (2 * p + 1) * ld, half);
+      row[p] = (lanes)amx_both(from + 2 * p * ld, from + (2 * p + 1) * ld, half);
     transpose_lanes(row);
     for (int i = 0; i < TILE_ROWS; i++)
       _mm512_storeu_si512(to + (half * TILE_ROWS + i) * step, (__m512i)row[i]);
@@ -101,52 +104,65 @@ static inline void amx_turn(bf16 *to, long step, const bf16 *from, long ld)
 
 // ---- sums ---------------------------------------------------------------------------------------
 
-// sum[32, 32] = a[32, 32 steps] b, or sum += a b if `add` is true. Rows of a are `step` elements
-// apart, those of sum step_sum; b has two tiles for each 32 terms, `next` tiles further.
-// left, a constant: of a other rows are read than in the last call, and of b the same columns; else
-// it is the other way round. What is the same stays in the first cache.
-static inline __attribute__((always_inline)) void amx_sum(float *sum, long step_sum, const bf16 *a,
-                                                          long step, const struct amx_tile *b,
-                                                          long next, int steps, bool add, bool left)
+// The right operand of a block: rows of pairs of terms are `row` bytes apart, tiles of 32 terms
+// `step` bytes, and the tile of the last 16 columns is `right` bytes from that of the first.
+struct amx_pairs {
+  const void *at;
+  long row, step, right;
+};
+
+// The panel of 32 columns that amx_transpose or amx_pair_rows pack.
+static inline struct amx_pairs amx_panel_pairs(const struct amx_tile *panel)
 {
-  const long bytes = step_sum * (long)sizeof *sum, row = step * (long)sizeof *a;
-  float *const below = sum + TILE_ROWS * step_sum;
-  const bf16 *const a_below = a + TILE_ROWS * step;
+  return (struct amx_pairs){panel, TILE_BYTES, 2 * sizeof *panel, sizeof *panel};
+}
+
+// sum = a b of 32 rows and columns and 32 * steps terms, or sum += a b if `add` is true; of only 16
+// rows unless `down` is true, and of 16 columns unless `across` is. Rows of a are `row` elements
+// apart, and those of sum row_sum. left: of a other rows are read than in the last call, and of b
+// the same columns; else it is the other way round. What is the same stays in the first cache.
+// The last three are constants for the caller.
+static inline __attribute__((always_inline)) void amx_sum(float *sum, long row_sum, const bf16 *a,
+                                                          long row, struct amx_pairs b, int steps,
+                                                          bool add, bool left, bool down,
+                                                          bool across)
+{
+  const long bytes = row_sum * (long)sizeof *sum, row_a = row * (long)sizeof *a;
+  float *const below = sum + TILE_ROWS * row_sum;
   amx_stored();
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
   if (add) {
     _tile_loadd(0, sum, bytes);
-    _tile_loadd(1, sum + TILE_ROWS, bytes);
-    _tile_loadd(2, below, bytes);
-    _tile_loadd(3, below + TILE_ROWS, bytes);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    if (across) _tile_loadd(1, sum + TILE_ROWS, bytes);
+    if (down) _tile_loadd(2, below, bytes);
+    if (down && across) _tile_loadd(3, below + TILE_ROWS, bytes);
   }
   for (int s = 0; s < steps; s++) {
-    const bf16 *const some = a + (long)s * TILE_TERMS, *const more = a_below + (long)s * TILE_TERMS;
-    const struct amx_tile *const pairs = b + s * next;
+    const bf16 *const rows = a + (long)s * TILE_TERMS;
+    const char *const pairs = (const char *)b.at + s * b.step;
     if (left) {
-      _tile_stream_loadd(4, some, row);
-      _tile_stream_loadd(5, more, row);
-      _tile_loadd(6, pairs, TILE_BYTES);
-      _tile_loadd(7, pairs + 1, TILE_BYTES);
+      _tile_stream_loadd(4, rows, row_a);
+      if (down) _tile_stream_loadd(5, rows + TILE_ROWS * row, row_a);
+      _tile_loadd(6, pairs, b.row);
+      if (across) _tile_loadd(7, pairs + b.right, b.row);
     } else {
-      _tile_loadd(4, some, row);
-      _tile_loadd(5, more, row);
-      _tile_stream_loadd(6, pairs, TILE_BYTES);
-      _tile_stream_loadd(7, pairs + 1, TILE_BYTES);
+      _tile_loadd(4, rows, row_a);
+      if (down) _tile_loadd(5, rows + TILE_ROWS * row, row_a);
+      _tile_stream_loadd(6, pairs, b.row);
+      if (across) _tile_stream_loadd(7, pairs + b.right, b.row);
     }
     _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+    if (across) _tile_dpbf16ps(1, 4, 7);
+    if (down) _tile_dpbf16ps(2, 5, 6);
+    if (down && across) _tile_dpbf16ps(3, 5, 7);
   }
   _tile_stored(0, sum, bytes);
-  _tile_stored(1, sum + TILE_ROWS, bytes);
-  _tile_stored(2, below, bytes);
-  _tile_stored(3, below + TILE_ROWS, bytes);
+  if (across) _tile_stored(1, sum + TILE_ROWS, bytes);
+  if (down) _tile_stored(2, below, bytes);
+  if (down && across) _tile_stored(3, below + TILE_ROWS, bytes);
 }
 #endif
 
