@@ -9,7 +9,9 @@
 
 #include <stdbool.h>
 
-#if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AVX512F__) &&                      \
+// clang's older names have an underscore less.
+#if ((defined(__AMX_TILE__) && defined(__AMX_BF16__)) ||                                           \
+     (defined(__AMXTILE__) && defined(__AMXBF16__))) &&                                            \
     defined(__AVX512BW__) && defined(__AVX512BF16__) && defined(__linux__)
 #define HAS_AMX 1
 #include <sys/syscall.h>
