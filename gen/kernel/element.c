@@ -374,6 +374,31 @@ static const struct expr *scalar(const struct writing *w)
   return typed_number(w->op->scalar, w->type == BOOL ? I32 : w->type);
 }
 
+static const struct expr *filled_row(struct writing *w, const struct expr *e);
+
+static bool writes_bf16(const struct kernel_builder *k)
+{
+  for (int n = 0; n < k->group->nbody; n++) {
+    const struct value *v = &graph->value[body_op(k->group, n)->out];
+    if (v->stored && v->type == BF16) return true;
+  }
+  return false;
+}
+
+/* An element that is asked for at one index of many, "$D == $b ? $a : 0". It is read before: a
+   compiler does not vectorise a loop that reads the same place only sometimes. In float32 that
+   would change sums of exponentials in the last bit. */
+static const struct expr *seldom_asked(struct writing *w, const struct expr *e)
+{
+  const struct expr *when = e->at[0];
+  bool at_index = e->n == 3 && is_sign(e, "?") && is_sign(when, "==") &&
+                  *when->at[0]->word == '$' && isupper((unsigned char)when->at[0]->word[1]);
+  if (!at_index || !is_row_input(e->at[1], 0) || !writes_bf16(w->k)) return NULL;
+  const char *name = new_temporary(w->k, NONE, "there");
+  add_declaration(w->before, text("const %s", c_type(w->type)), name, filled_row(w, e->at[1]));
+  return choice_expr(filled_row(w, when), word_expr(name), filled_row(w, e->at[2]));
+}
+
 /* The row's expression with the values of its names. */
 static const struct expr *filled_row(struct writing *w, const struct expr *e)
 {
@@ -403,6 +428,8 @@ static const struct expr *filled_row(struct writing *w, const struct expr *e)
   }
   if (e->n > MOST)
     bug_at("emit", (int)(w->op - graph->op), "its row has a call of %d operands", e->n);
+  const struct expr *seldom = seldom_asked(w, e);
+  if (seldom) return seldom;
   for (int i = 0; i < e->n; i++) at[i] = filled_row(w, e->all[i]);
   return expr_with(e, at);
 }

@@ -10,6 +10,7 @@
 #ifndef PROGRAM_H
 #define PROGRAM_H
 
+#include "base/of_model.h"
 #include "base/box_copy.h"
 #include "base/clock.h"
 
@@ -35,15 +36,6 @@ typedef int counted;
 
 #ifdef __cplusplus
 extern "C" {
-#endif
-
-// State of the model that runs. A program has one model. In a library each thread has the state of
-// the model whose function it is in; threads that OpenMP adds see none. TPGEN_ONE_MODEL: the
-// process has one model of a library at a time.
-#if defined TPGEN_LIBRARY && !defined TPGEN_ONE_MODEL
-#define OF_MODEL __thread
-#else
-#define OF_MODEL
 #endif
 
 enum { MAX_MESH = 6 };

@@ -2,8 +2,9 @@
 // Products by oneDNN, if it is installed: for programs that multiply bfloat16, or large matrices of
 // float32.
 //
-// oneDNN computes those of bfloat16 if the processor has bfloat16 instructions (AVX-512 BF16, AMX):
-// on others the parts of cpu/kernels/bf16.h are faster. It computes those of float32 if the
+// oneDNN computes those of bfloat16 if the processor has bfloat16 instructions (AVX-512 BF16), and
+// no matrix unit, for which cpu/kernels/amx_bf16.h is faster, except for small ones: on others the
+// parts of cpu/kernels/bf16.h are. It computes those of float32 if the
 // processor has AVX-512. TPGEN_ONEDNN=1 in the environment selects oneDNN wherever it has optimised
 // code (for bfloat16 from AVX-512 on), TPGEN_ONEDNN=0 never. Primitives for bfloat16 are created at
 // the first product of some sizes, and kept, but no more than MOST: rows of experts have other
@@ -185,11 +186,21 @@ static const struct method *method_for(struct kind kind)
 
 // ---- a product of bfloat16 ----------------------------------------------------------------------
 
+// Threads may call it at the same time; all find the same answer.
+bool asked_for_onednn(void)
+{
+  enum { IS = 1, IS_NOT };
+  static _Atomic int answer; // 0: not known yet
+  const char *asked = answer ? NULL : getenv("TPGEN_ONEDNN");
+  if (!answer) answer = asked && *asked && strcmp(asked, "0") != 0 ? IS : IS_NOT;
+  return answer == IS;
+}
+
 // As the environment says; else whether the processor has these instructions.
 static bool has_instructions(unsigned instructions)
 {
   const char *asked = getenv("TPGEN_ONEDNN");
-  if (asked && *asked) return strcmp(asked, "0") != 0;
+  if (asked && *asked) return asked_for_onednn();
   return ((unsigned)dnnl_get_effective_cpu_isa() & instructions) == instructions;
 }
 

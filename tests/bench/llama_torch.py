@@ -7,6 +7,8 @@
 #                                                          one process; over gloo, under torchrun: tp (tensor
 #                                                          parallel), ddp, fsdp (fully_shard of each layer), pp
 #                                                          (stages of a pipeline, 1F1B, a micro-batch a sequence)
+#   llama_torch.py products N LINES                        the products of a step alone, in bfloat16, N times: the
+#                                                          seconds of each as a line of JSON
 # BATCH in the environment: sequences in a batch (4).
 #   llama_torch.py peak FILE COMMAND...                    runs it; the MiB of its largest process
 import json
@@ -293,6 +295,26 @@ def train_stages(weights, tokens, steps, lines):
     torch.distributed.destroy_process_group()
 
 
+# Sizes of a step's products with weights, forward: rows by columns of the weights, and how many of them.
+def weights_of_products():
+    inner = KV_HEADS * HEAD
+    return [(DIM, DIM + 2 * inner, LAYERS), (DIM, DIM, LAYERS), (DIM, 2 * HIDDEN, LAYERS), (HIDDEN, DIM, LAYERS), (DIM, VOCAB, 1)]
+
+
+# Each with its two of the backward: the gradients of the input and of the weights.
+def products(steps, lines):
+    rows, narrow, all = BATCH * SEQ, torch.bfloat16, []
+    for k, n, times in weights_of_products():
+        for _ in range(times):
+            all.append([torch.randn(*size).to(narrow) for size in ((rows, k), (n, k), (rows, n))])
+    with open(lines, "w") as out, torch.no_grad():
+        for _ in range(steps):
+            begin = time.perf_counter()
+            for x, w, d in all:
+                x @ w.T, d @ w, d.T @ x
+            print(f'{{"seconds":{time.perf_counter() - begin:.6f}}}', file=out, flush=True)
+
+
 def peak(file, command):
     status = subprocess.run(command).returncode
     with open(file, "w") as out:
@@ -303,6 +325,8 @@ def peak(file, command):
 if __name__ == "__main__":
     if sys.argv[1] == "write":
         write(*sys.argv[2:])
+    elif sys.argv[1] == "products":
+        products(int(sys.argv[2]), sys.argv[3])
     elif sys.argv[1] == "peak":
         peak(sys.argv[2], sys.argv[3:])
     elif sys.argv[1] == "pp":

@@ -49,24 +49,27 @@ static void products(void **state)
  */
 static void check_pairs(int m, int n, int terms, bool turned, bool add)
 {
-  enum { PAIRS = (TERMS + 1) / 2 };
-  static bf16 a[MOST * MOST], b[TERMS * MOST];
-  static bf16_pair of_a[MOST * MOST], of_b[PAIRS][MOST];
+  enum { MANY = 150, PAIRS = (MANY + 1) / 2 };
+  static bf16 a[MANY * MANY], b[MANY * MOST];
+  static bf16_pair of_a[MANY * MANY], of_b[PAIRS][MOST];
   static float c[MOST + 1][MOST + 1], before[MOST + 1][MOST + 1];
-  const long row = turned ? 1 : TERMS, column = turned ? MOST : 1, pairs = (terms + 1) / 2;
-  for (int i = 0; i < MOST * MOST; i++) a[i] = float_to_bf16((float)(rand() % 257 - 128) / 64);
-  for (int i = 0; i < TERMS * MOST; i++) b[i] = float_to_bf16((float)(rand() % 65 - 32) / 64);
+  const long row = turned ? 1 : terms, column = turned ? MOST : 1, pairs = (terms + 1) / 2;
+  const int lines = turned ? terms : m;
+  for (int i = 0; i < MANY * MANY; i++) a[i] = float_to_bf16((float)(rand() % 257 - 128) / 64);
+  for (int i = 0; i < MANY * MOST; i++) b[i] = float_to_bf16((float)(rand() % 65 - 32) / 64);
   fill(c[0], (MOST + 1) * (MOST + 1));
   memcpy(before, c, sizeof c);
   memset(of_a, 0xff, sizeof of_a); /* what is not set is NaN */
   memset(of_b, 0xff, sizeof of_b);
   if (turned)
-    pair_down(of_a, TERMS, a, MOST, terms, MOST);
+    pair_down(of_a, lines + lines % 2, a, MOST, terms, MOST);
   else
-    pair_along(of_a, m, a, TERMS, m, terms);
-  pair_down(of_b[0], TERMS + 1, b, MOST, terms, MOST);
+    pair_along(of_a, m, a, terms, m, terms);
+  pair_down(of_b[0], terms + terms % 2, b, MOST, terms, MOST);
+  tile_begin();
   tile_product_bf16(c[0], MOST + 1, of_a, turned ? 1 : pairs, turned ? MOST : 1, of_b[0], MOST, m,
                     n, (int)pairs, add);
+  tile_end();
   for (int i = 0; i <= MOST; i++)
     for (int j = 0; j <= MOST; j++) {
       float sum = i < m && j < n && !add ? 0 : before[i][j];
@@ -84,11 +87,25 @@ static void products_of_pairs(void **state)
     for (int n = 0; n <= MOST; n++) check_pairs(m, n, TERMS - (m + n) / 2 % 3, m & 1, (m + n) & 2);
 }
 
+/* So many that the matrix unit does them, where there is one, all or some. */
+static void products_of_many_pairs(void **state)
+{
+  (void)state;
+  static const int sizes[] = {15, 16, 31, 32, 33, 47, 48, 64, MOST};
+  static const int terms[] = {31, 32, 33, 63, 64, 100, 128, 150};
+  enum { SIZES = sizeof sizes / sizeof *sizes, MANY = sizeof terms / sizeof *terms };
+  srand(3);
+  for (int i = 0; i < SIZES; i++)
+    for (int j = 0; j < SIZES; j++)
+      for (int k = 0; k < MANY; k++)
+        check_pairs(sizes[i], sizes[j], terms[k], (i + k) & 1, (j + k) & 2);
+}
+
 /* Columns are rows that were turned; floats are rounded; zero stands beyond the last row. */
 static void turned_pairs(void **state)
 {
   (void)state;
-  enum { ROWS = 7, WIDTH = 9, ROOM = 11 };
+  enum { ROWS = 37, WIDTH = 41, ROOM = 40 };
   bf16 from[ROWS][WIDTH];
   float floats[ROWS][WIDTH];
   bf16_pair along[ROOM * WIDTH], turned[WIDTH * ROOM];
@@ -151,6 +168,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(products),
                                      cmocka_unit_test(products_of_pairs),
+                                     cmocka_unit_test(products_of_many_pairs),
                                      cmocka_unit_test(turned_pairs), cmocka_unit_test(exponential)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products of floats and stored weights on AMX, a processor's matrix unit. It multiplies tiles of
-// bfloat16, many times as quick as vectors multiply floats, and sums floats. A float is exactly the
+// Products of floats and stored weights on AMX (cpu/kernels/amx_tiles.h). A float is exactly the
 // sum of three bfloat16, and a weight of a block of 8 bits that of two: so the products lose
 // nothing that those of floats keep. The order in which an element is summed depends only on the
 // number of terms.
@@ -8,6 +7,7 @@
 #define CPU_AMX_H
 
 #include "base/weight_blocks.h"
+#include "cpu/kernels/amx_tiles.h"
 #include "cpu/kernels/products.h"
 
 // A matrix of weights as it is stored, for products of k terms with n columns.
@@ -16,45 +16,16 @@ struct weights {
   long n, k;
 };
 
-#if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AVX512F__) && defined(__linux__)
+#ifdef HAS_AMX
 #include <float.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 enum {
-  TILE_ROWS = 16,    // also the columns of a result's tile, of floats
-  TILE_TERMS = 32,   // a row of bfloat16
   X_PARTS = 3,       // a float is the sum of so many bfloat16,
   WEIGHT_PARTS = 2,  // and a weight, at most
   CHUNK_ROWS = 256,  // of x that are packed at a time,
   CHUNK_TERMS = 512, // and their terms: all parts fit a core's cache
-  CHUNK_TILES = CHUNK_ROWS / TILE_ROWS * (CHUNK_TERMS / TILE_TERMS),
-  TILE_BYTES = 64 // of a row
+  CHUNK_TILES = CHUNK_ROWS / TILE_ROWS * (CHUNK_TERMS / TILE_TERMS)
 };
-
-// Rows of x and their terms. Of weights: a row has pairs of terms, one for each column.
-struct amx_tile {
-  bf16 at[TILE_ROWS * TILE_TERMS];
-} __attribute__((aligned(64)));
-
-// Whether the system lets this process use the unit: it has to be asked.
-static inline bool may_use_amx(void)
-{
-  enum { ASK = 0x1023, TILES = 18 }; // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  return syscall(SYS_arch_prctl, ASK, TILES) == 0;
-}
-
-// All eight tiles of this thread are whole.
-static inline void amx_begin(void)
-{
-  struct {
-    uint8_t palette, start, unused[14];
-    uint16_t bytes[16];
-    uint8_t rows[16];
-  } how = {.palette = 1};
-  for (int i = 0; i < 8; i++) how.bytes[i] = TILE_BYTES, how.rows[i] = TILE_ROWS;
-  _tile_loadconfig(&how);
-}
 
 // ---- copies -------------------------------------------------------------------------------------
 
@@ -97,16 +68,6 @@ static inline void amx_pack(struct amx_tile *restrict to, const float *restrict 
       amx_split(to, i, x + i * ld, TILE_TERMS);
     else
       amx_split(to, i, x + i * ld, terms);
-}
-
-// The tile of weights from rows that each have the terms of a column. A row may begin at an odd
-// term.
-static inline void amx_transpose(struct amx_tile *to, const bf16 *from, long ld)
-{
-  lanes row[TILE_ROWS];
-  for (int i = 0; i < TILE_ROWS; i++) memcpy(&row[i], from + i * ld, sizeof row[i]);
-  transpose_lanes(row);
-  for (int i = 0; i < TILE_ROWS; i++) *(lanes *)(to->at + i * TILE_TERMS) = row[i];
 }
 
 // A row of a tile, of two terms of sixteen columns, the lower halves of `first` and `second`.
@@ -210,6 +171,7 @@ static inline __attribute__((always_inline)) void amx_block(float *out, long ld,
 {
   const struct amx_tile *const below = x + (long)steps * X_PARTS;
   const long bytes = ld * (long)sizeof *out;
+  amx_stored();
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);

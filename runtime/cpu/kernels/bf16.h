@@ -3,28 +3,22 @@
 //
 // BLAS has no bfloat16, and converting operands to float32 before BLAS packs them would copy them
 // twice: cpu/kernels/products.h copies them once. The result is cut into parts, one for each
-// thread; the order of summation does not depend on the number of threads. On a processor with
-// bfloat16 instructions oneDNN computes the products, if it is installed (cpu/onednn.c).
+// thread; the order of summation does not depend on the number of threads. On a processor with a
+// matrix unit it computes the products (cpu/kernels/amx_bf16.h), and on another one with bfloat16
+// instructions oneDNN, if it is installed (cpu/onednn.c).
 #ifndef CPU_BF16_H
 #define CPU_BF16_H
 
 #include "base/elements.h"
+#include "cpu/kernels/amx_bf16.h"
 #include "cpu/kernels/products.h"
-
-struct bf16_product {
-  char a_is, b_is; // 't': stored transposed, 'n': not
-  const bf16 *a, *b;
-  bf16 *c;     // the result; NULL: it is
-  float *wide; // this one, of float32
-  long lda, ldb, ldc;
-  int m, n, k, batch;
-  long step_a, step_b, step_c;
-  bool add;
-};
 
 #ifdef TPGEN_ONEDNN
 // Computes it and returns true; false if the parts below are faster or oneDNN does not support it.
 bool multiply_by_onednn(const struct bf16_product *p);
+
+// Whether the environment asks for oneDNN wherever it has code.
+bool asked_for_onednn(void);
 
 // Releases all that the calls above keep, of this thread in a library.
 void forget_onednn(void);
@@ -84,6 +78,12 @@ static inline void multiply_by_parts(const struct bf16_product *p)
 
 static inline void multiply_bf16(const struct bf16_product *p)
 {
+#ifdef TPGEN_ONEDNN
+  if (asked_for_onednn() && multiply_by_onednn(p)) return;
+#endif
+#ifdef HAS_AMX
+  if (multiply_by_amx(p, threads_for((long)p->m * p->n * p->k * p->batch))) return;
+#endif
 #ifdef TPGEN_ONEDNN
   if (multiply_by_onednn(p)) return;
 #endif

@@ -11,10 +11,6 @@
 #include "base/elements.h"
 #include "cpu/kernels/tiles.h"
 
-#if defined(__AVX512F__) || defined(__AVX2__)
-#include <immintrin.h>
-#endif
-
 // Rows of a panel, and columns of a strip: the registers hold a block of the result of this size.
 #if defined(__AVX512F__)
 enum { PANEL = 14, STRIP = 2 * LANES };
@@ -39,6 +35,17 @@ static inline struct stored stored_from(struct stored s, long row, long column)
   s.at += s.transposed ? column * s.ld + row : row * s.ld + column;
   return s;
 }
+
+struct bf16_product {
+  char a_is, b_is; // 't': stored transposed, 'n': not
+  const bf16 *a, *b;
+  bf16 *c;     // the result; NULL: it is
+  float *wide; // this one, of float32
+  long lda, ldb, ldc;
+  int m, n, k, batch;
+  long step_a, step_b, step_c;
+  bool add;
+};
 
 // ---- copies -------------------------------------------------------------------------------------
 
@@ -66,30 +73,6 @@ static inline lanes load_lanes(const bf16 *from)
   return (lanes)_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
 }
 
-// Swaps the off-diagonal blocks of each 2 x 2 group of blocks of step x step.
-static inline __attribute__((always_inline)) void transpose_blocks(lanes row[16], int step)
-{
-  const __m512i count = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-  const __mmask16 odd = _mm512_test_epi32_mask(count, _mm512_set1_epi32(step));
-  const __m512i ahead = _mm512_add_epi32(count, _mm512_set1_epi32(step));
-  const __m512i low = _mm512_mask_add_epi32(count, odd, count, _mm512_set1_epi32(16 - step));
-  const __m512i high = _mm512_mask_add_epi32(ahead, odd, count, _mm512_set1_epi32(16));
-  for (int pair = 0; pair < 8; pair++) {
-    const int i = pair / step * 2 * step + pair % step;
-    const __m512 a = (__m512)row[i], b = (__m512)row[i + step];
-    row[i] = (lanes)_mm512_permutex2var_ps(a, low, b);
-    row[i + step] = (lanes)_mm512_permutex2var_ps(a, high, b);
-  }
-}
-
-// Transposes a block of LANES rows.
-static inline __attribute__((always_inline)) void transpose_lanes(lanes row[LANES])
-{
-  transpose_blocks(row, 8);
-  transpose_blocks(row, 4);
-  transpose_blocks(row, 2);
-  transpose_blocks(row, 1);
-}
 #elif defined(__AVX2__)
 static inline lanes load_lanes(const bf16 *from)
 {
@@ -97,24 +80,6 @@ static inline lanes load_lanes(const bf16 *from)
   return (lanes)_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16);
 }
 
-// Transposes a block of LANES rows.
-static inline __attribute__((always_inline)) void transpose_lanes(lanes row[LANES])
-{
-  __m256 pair[8], four[8];
-  for (int i = 0; i < 8; i += 2) {
-    pair[i] = _mm256_unpacklo_ps((__m256)row[i], (__m256)row[i + 1]);
-    pair[i + 1] = _mm256_unpackhi_ps((__m256)row[i], (__m256)row[i + 1]);
-  }
-  for (int i = 0; i < 8; i += 4)
-    for (int k = 0; k < 2; k++) {
-      four[i + 2 * k] = _mm256_shuffle_ps(pair[i + k], pair[i + k + 2], 0x44);
-      four[i + 2 * k + 1] = _mm256_shuffle_ps(pair[i + k], pair[i + k + 2], 0xee);
-    }
-  for (int i = 0; i < 4; i++) {
-    row[i] = (lanes)_mm256_permute2f128_ps(four[i], four[i + 4], 0x20);
-    row[i + 4] = (lanes)_mm256_permute2f128_ps(four[i], four[i + 4], 0x31);
-  }
-}
 #else
 static inline lanes load_lanes(const bf16 *from)
 {
@@ -123,15 +88,6 @@ static inline lanes load_lanes(const bf16 *from)
   return *(lanes *)number;
 }
 
-static inline void transpose_lanes(lanes row[LANES])
-{
-  for (int i = 0; i < LANES; i++)
-    for (int k = 0; k < i; k++) {
-      const float kept = row[i][k];
-      row[i][k] = row[k][i];
-      row[k][i] = kept;
-    }
-}
 #endif
 
 // Blocks of LANES terms and lines at a time. The excess of a row is overwritten by the next one;

@@ -3,46 +3,15 @@
 #ifndef CPU_TILES_H
 #define CPU_TILES_H
 
-#ifdef __AVX512BF16__
-#include <immintrin.h>
-#endif
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/elements.h"
-
-// The floats of a register, and the block of a result that is kept in registers.
-#if defined(__AVX512F__)
-enum { LANES = 16, DOWN = 8, ACROSS = 2 };
-#elif defined(__AVX__)
-enum { LANES = 8, DOWN = 4, ACROSS = 2 };
-#else
-enum { LANES = 4, DOWN = 4, ACROSS = 2 };
-#endif
-typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
-typedef uint32_t lane_bits
-    __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
-
-// Two terms of a sum in bfloat16, the first one in the lower half.
-typedef uint32_t bf16_pair;
+#include "cpu/kernels/lanes.h"
+#include "cpu/kernels/pairs.h"
 
 // An element of an operand: a float, or a pair.
 typedef uint32_t tile_word __attribute__((may_alias));
-
-static inline float pair_first(bf16_pair p)
-{
-  return bf16_to_float((bf16)p);
-}
-
-static inline float pair_second(bf16_pair p)
-{
-  return bf16_to_float((bf16)(p >> 16));
-}
-
-static inline bf16_pair pair_of(bf16 first, bf16 second)
-{
-  return first | (bf16_pair)second << 16;
-}
 
 // sum + a b, with one element a and a register b.
 static inline __attribute__((always_inline)) lanes
@@ -145,59 +114,34 @@ static inline void tile_product(float *c, long step_c, const float *a, long row,
 }
 
 // The same for bfloat16: an element of a and of b is a pair of terms; there are 2 `pairs` terms.
+// Between tile_begin and tile_end.
 static inline void tile_product_bf16(float *c, long step_c, const bf16_pair *a, long row,
                                      long column, const bf16_pair *b, long step_b, int m, int n,
                                      int pairs, bool add)
 {
-  tile_elements(true, c, step_c, (const tile_word *)a, row, column, (const tile_word *)b, step_b, m,
-                n, pairs, add);
-}
-
-// Packs rows of bfloat16 as pairs along the row: to[room][width / 2]. A missing second element, and
-// the rows beyond the last up to `room`, are zero.
-static inline void pair_along(bf16_pair *restrict to, int room, const bf16 *restrict from,
-                              long step, int rows, int width)
-{
-  const int pairs = (width + 1) / 2;
-  for (int i = 0; i < room; i++)
-    for (int c = 0; c < pairs; c++) {
-      const bf16 *const at = from + i * step + 2 * c;
-      to[i * pairs + c] = i < rows ? pair_of(at[0], 2 * c + 1 < width ? at[1] : 0) : 0;
-    }
-}
-
-// The same transposed: to[width / 2][room].
-static inline void pair_transposed(bf16_pair *restrict to, int room, const bf16 *restrict from,
-                                   long step, int rows, int width)
-{
-  for (int c = 0; c < (width + 1) / 2; c++)
-    for (int i = 0; i < room; i++) {
-      const bf16 *const at = from + i * step + 2 * c;
-      to[c * room + i] = i < rows ? pair_of(at[0], 2 * c + 1 < width ? at[1] : 0) : 0;
-    }
-}
-
-// Pairs each row with the next one: to[room / 2][width].
-static inline void pair_down(bf16_pair *restrict to, int room, const bf16 *restrict from, long step,
-                             int rows, int width)
-{
-  for (int i = 0; i < room; i += 2)
-    for (int c = 0; c < width; c++) {
-      const bf16 *const at = from + i * step + c;
-      to[i / 2 * width + c] = i < rows ? pair_of(at[0], i + 1 < rows ? at[step] : 0) : 0;
-    }
-}
-
-// The same for floats, rounded, without padding rows.
-static inline void pair_down_floats(bf16_pair *restrict to, const float *restrict from, int rows,
-                                    int width)
-{
-  for (int i = 0; i < rows; i += 2)
-    for (int c = 0; c < width; c++) {
-      const float *const at = from + i * width + c;
-      to[i / 2 * width + c] =
-          pair_of(float_to_bf16(at[0]), i + 1 < rows ? float_to_bf16(at[width]) : 0);
-    }
+  int rows = 0, columns = 0, some = 0; // that the matrix unit does
+#ifdef HAS_AMX
+  if (may_use_amx() && (row == 1 || column == 1)) {
+    enum { WHOLE = ~(TILE_ROWS - 1) };
+    rows = m & WHOLE, columns = n & WHOLE, some = pairs & WHOLE;
+    if (!rows || !columns || !some)
+      rows = columns = some = 0;
+    else if (column == 1)
+      tile_whole_bf16(c, step_c, a, row, b, step_b, rows, columns, some, add);
+    else
+      tile_turned_bf16(c, step_c, a, column, b, step_b, rows, columns, some, add);
+  }
+#endif
+  const tile_word *const left = (const tile_word *)a, *const right = (const tile_word *)b;
+  if (some < pairs)
+    tile_elements(true, c, step_c, left + some * column, row, column, right + some * step_b, step_b,
+                  rows, columns, pairs - some, some > 0 || add);
+  if (columns < n)
+    tile_elements(true, c + columns, step_c, left, row, column, right + columns, step_b, rows,
+                  n - columns, pairs, add);
+  if (rows < m)
+    tile_elements(true, c + rows * step_c, step_c, left + rows * row, row, column, right, step_b,
+                  m - rows, n, pairs, add);
 }
 
 // The exponential, within a unit in the last place; 0 if it is less than 1e-37, and at most

@@ -102,6 +102,7 @@ void $name$($type_out$ *restrict out, float *restrict lse, const $type_q$ *restr
     const struct tile_range places = tile_range(some_place, here);
 #endif
 #if $bf16$
+    tile_begin();
     pair_transposed(transposed[0], QUERIES, query, $step_q_q$, here, DEPTH);
 #else
     for (int c = 0; c < DEPTH; c++)
@@ -174,5 +175,8 @@ void $name$($type_out$ *restrict out, float *restrict lse, const $type_q$ *restr
       lse[head * queries + first + i] = most[i] + logf(total[i]);
       for (int c = 0; c < WIDTH; c++) to[i * $step_out_q$ + c] = $from_float_out$(part * sum[i][c]);
     }
+#if $bf16$
+    tile_end();
+#endif
   }
 }

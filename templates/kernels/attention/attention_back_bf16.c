@@ -211,6 +211,7 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
     const int some = keys - key < KEYS ? (int)(keys - key) : KEYS;
     float sum_k[KEYS][DEPTH] = {{0}}, sum_v[KEYS][WIDTH] = {{0}};
     bf16_pair transposed_k[PAIRS_Q][KEYS], transposed_v[PAIRS_V][KEYS];
+    tile_begin();
     pair_transposed(transposed_k[0], KEYS, k + b * $step_k_b$ + g * $step_k_g$ + key * $step_k_k$,
                     $step_k_k$, some, DEPTH);
     pair_transposed(transposed_v[0], KEYS, v + b * $step_v_b$ + g * $step_v_g$ + key * $step_v_k$,
@@ -257,6 +258,7 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
 #endif
           here, behind);
     }
+    tile_end();
     $name$_narrow(dk + b * $step_dk_b$ + g * $step_dk_g$ + key * $step_dk_k$, $step_dk_k$, sum_k[0],
                   some, DEPTH);
     $name$_narrow(dv + b * $step_dv_b$ + g * $step_dv_g$ + key * $step_dv_k$, $step_dv_k$, sum_v[0],
@@ -293,6 +295,7 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
     bf16_pair transposed_q[PAIRS_Q][QUERIES], transposed_dout[PAIRS_V][QUERIES];
     const struct $name$_sums by =
         $name$_sums_of(lse + head * queries + first, some_dout, some_out, here);
+    tile_begin();
     pair_transposed(transposed_q[0], QUERIES, some_q, $step_q_q$, here, DEPTH);
     pair_transposed(transposed_dout[0], QUERIES, some_dout, $step_dout_q$, here, WIDTH);
     for (long key = begin; key < end; key += KEYS) {
@@ -320,6 +323,7 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
 #endif
                             some, first_k + key - first_q - first);
     }
+    tile_end();
     $name$_narrow(dq + b * $step_dq_b$ + g * $step_dq_g$ + r * $step_dq_r$ + first * $step_dq_q$,
                   $step_dq_q$, sum[0], here, DEPTH);
   }

@@ -54,7 +54,14 @@ if has avx512f avx512bw avx512vl; then
 else
   echo "  not tried: AVX-512"
 fi
-has avx512_bf16 || echo "  not tried: AVX-512's instructions for bfloat16"
+if has avx512_bf16; then
+  trains bfloat16 -march=cooperlake ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16
+  trains bfloat16 -march=cooperlake TPGEN_ONEDNN=0
+else
+  echo "  not tried: AVX-512's instructions for bfloat16"
+fi
 has amx_bf16 || echo "  not tried: AMX"
 both -march=native
+trains bfloat16 -march=native TPGEN_ONEDNN=1
+trains bfloat16 -march=native TPGEN_ONEDNN=0
 finish "the golden losses on every processor that this one can be"
