@@ -119,11 +119,13 @@ static inline struct amx_pairs amx_panel_pairs(const struct amx_tile *panel)
   return (struct amx_pairs){panel, TILE_BYTES, 2 * sizeof *panel, sizeof *panel};
 }
 
-// sum = a b, or sum += a b if `add` is true: 32 rows, 32 columns, 32 * steps terms. It has only 16
-// rows unless `down` is true, and only 16 columns unless `across` is true. Rows of a are `row`
-// elements apart, rows of the sum row_sum. `left` says which operand changed since the last call:
-// a, or else b. The other one stays in the first cache. The last three are constants for the
-// caller.
+// sum = a b, or sum += a b if `add` is true: 32 rows and columns, and 32 * steps terms. Without
+// `down` there are only 16 rows, without `across` only 16 columns. Rows of a are `row` elements
+// apart, those of sum row_sum.
+//
+// left: the next call reads other rows of a, and the same columns of b; else it is the other way
+// round. The operand that the next call reads again stays in the first cache. The caller has
+// constants for the last three.
 static inline __attribute__((always_inline)) void amx_sum(float *sum, long row_sum, const bf16 *a,
                                                           long row, struct amx_pairs b, int steps,
                                                           bool add, bool left, bool down,
