@@ -87,7 +87,8 @@ local function slogdet(x, who)
   local n, m = square_of(x, who)
   local pivots, sign, slope = determinant(m, n)
   local size = raw.sum(raw.log(raw.abs(pivots)), 1)
-  return base.view(sign, batch_of(x)), base.view(raw.add(size, slope), batch_of(x))
+  size = raw.where(raw.eq(sign, 0), -math.huge, raw.add(size, slope)) -- the gradient there is no number
+  return base.view(sign, batch_of(x)), base.view(size, batch_of(x))
 end
 operators.linalg_slogdet = function(a) return slogdet(a.A, "slogdet") end
 operators.logdet = function(a)
@@ -101,6 +102,8 @@ operators.linalg_det = function(a)
   local size = raw.mul(sign, raw.prod(raw.abs(pivots), 1))
   return base.view(raw.mul(size, raw.add(slope, 1)), batch_of(a.A))
 end
+-- As core ATen has them, without the factors.
+operators._linalg_det, operators._linalg_slogdet = operators.linalg_det, operators.linalg_slogdet
 
 -- x with matrix x = right, once more for the rest that is left.
 local function solved(matrix, right, inverse)
