@@ -86,20 +86,22 @@ local function svd(x, who, full)
     shaped(raw.add(right, turn_right), batch, v, n)
 end
 operators.linalg_svd = function(a) return svd(a.A, "linalg.svd", a.full_matrices ~= false) end
-operators._linalg_svd = function(a)
-  local vectors, full = a.compute_uv ~= false, a.full_matrices
-  return svd(a.A, "linalg.svd", vectors and full)
-end
--- The older function gives V, not transposed.
-operators.svd = function(a)
-  local u, s, vh = svd(a.self, "svd", a.some == false)
-  return u, s, transposed(vh)
-end
 local function singular_values(x, who)
   local _, s = svd(x, who, false)
   return s
 end
 operators.linalg_svdvals = function(a) return singular_values(a.A, "linalg.svdvals") end
+-- Without vectors U and V are empty: nothing can use them.
+operators._linalg_svd = function(a)
+  if a.compute_uv == false then return nil, singular_values(a.A, "linalg.svd") end
+  return svd(a.A, "linalg.svd", a.full_matrices)
+end
+-- The older function gives V, not transposed.
+operators.svd = function(a)
+  if a.compute_uv == false then fail("svd without vectors is not supported: torch.linalg.svdvals is") end
+  local u, s, vh = svd(a.self, "svd", a.some == false)
+  return u, s, transposed(vh)
+end
 
 -- ------------------------------------------------------------------------------- ranks and inverses
 
