@@ -69,7 +69,7 @@ done
 # Mutants of files of weights, plain and packed, and of an index.
 mkdir "$WORK/indexed"
 for name in qwen3_moe gpt_oss_mxfp4; do cp "$golden/families/$name/model.safetensors" "$WORK/indexed/$name.safetensors"; done
-tail -c +9 "$WORK/indexed/qwen3_moe.safetensors" | head -n 1 | grep -ao '"[a-z_0-9.]*":{"dtype"' | cut -d '"' -f 2 |
+head -n 1 "$WORK/indexed/qwen3_moe.safetensors" | tail -c +9 | grep -ao '"[a-z_0-9.]*":{"dtype"' | cut -d '"' -f 2 |
   sed 's/.*/"&": "qwen3_moe.safetensors"/' | paste -sd , | sed 's/.*/{"weight_map": {&}}/' > "$WORK/indexed/model.safetensors.index.json"
 for name in qwen3_moe.safetensors gpt_oss_mxfp4.safetensors model.safetensors.index.json; do
   "$build/tests/fuzz_safetensors" "$WORK/indexed/$name" "$WORK/indexed/mutant.$name" 10000 ${SOAK:+100}300 > "$WORK/log" 2>&1 || {
