@@ -5,16 +5,18 @@
   data.safetensors             one batch; some labels are ignored
   adapter/                     PEFT's adapters before the first step
   trained.safetensors          the same after 20 steps
+  like1 to like3.safetensors   the same after 20 steps from adapters and weights a rounding error away; `make.py like`: these alone
   merged.safetensors           the weights with these merged, by merge_and_unload
   outputs.safetensors          what the model with these gives for the batch
   losses.tsv                   for each way of tests/scripts/programs/lora.sh: bytes of its trained parameters, then 20 losses
-  projections/                 model, adapter, trained and merged of tests/plans/lora/projections.lua, with the same data"""
+  projections/                 model, adapter, trained, like and merged of tests/plans/lora/projections.lua, with the same data"""
 import copy
 import os
+import sys
 import tempfile
 
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 from transformers.pytorch_utils import Conv1D
@@ -114,46 +116,70 @@ def train(way, model, ids, targets, smooth=0.0, z=0.0):
     return "\t".join([way, str(sum(4 * p.numel() for p in trained))] + ["%.9g" % x for x in losses])
 
 
-torch.manual_seed(1)
-base = Model()
-ids, targets = torch.randint(0, 30, (12, 5)), torch.randint(0, 7, (12, 5))
-targets[2, 3] = targets[7, 0] = targets[7, 1] = -100
-write("model.safetensors", base.state_dict())
-write("data.safetensors", {"input": ids.int(), "target": targets.int()})
-
-lines = []
+def write_adapters(name, lora):
+    with tempfile.TemporaryDirectory() as folder:
+        lora.save_pretrained(folder)
+        write(name, load_file(os.path.join(folder, "adapter_model.safetensors")))
 
 
-def adapt(to, way, model, modules):
+def adapt(to, way, model, modules, ids, targets):
     """Writes PEFT's adapters of these modules before and after training; gives the model and its line."""
     os.makedirs(os.path.join(HERE, to), exist_ok=True)
     lora = get_peft_model(model, LoraConfig(r=3, lora_alpha=6, target_modules=modules))
     lora.save_pretrained(os.path.join(HERE, to, "adapter"))
     os.remove(os.path.join(HERE, to, "adapter", "README.md"))
     line = train(way, lora, ids, targets)
-    with tempfile.TemporaryDirectory() as after:
-        lora.save_pretrained(after)
-        write(os.path.join(to, "trained.safetensors"), load_file(os.path.join(after, "adapter_model.safetensors")))
+    write_adapters(os.path.join(to, "trained.safetensors"), lora)
     return lora, line
 
 
-lora, line = adapt("", "lora", copy.deepcopy(base), ["up_proj", "down_proj", "lm_head"])
-lines.append(line)
-write("outputs.safetensors", {"output": lora(ids)})
-write("merged.safetensors", lora.merge_and_unload().state_dict())
+def write_like(to, make, ids, targets):
+    """Trains what is in the files of this folder from a rounding error away."""
+    for i in range(1, 4):
+        generator = torch.Generator().manual_seed(i)
+        model = make()
+        model.load_state_dict(load_file(os.path.join(HERE, to, "model.safetensors")))
+        lora = PeftModel.from_pretrained(model, os.path.join(HERE, to, "adapter"), is_trainable=True)
+        with torch.no_grad():
+            for p in lora.parameters():
+                p.mul_(1 + 6e-8 * torch.randint(-1, 2, p.shape, generator=generator))
+        train("", lora, ids, targets)
+        write_adapters(os.path.join(to, f"like{i}.safetensors"), lora)
 
-bias = copy.deepcopy(base)
-for name, parameter in bias.named_parameters():
-    parameter.requires_grad_(name.endswith(".bias") or name.startswith("lm_head"))
-lines.append(train("bias", bias, ids, targets))
-lines.append(train("smooth", copy.deepcopy(base), ids, targets, smooth=0.1))
-lines.append(train("z", copy.deepcopy(base), ids, targets, smooth=0.1, z=1e-2))
 
-projections = Outer()
-os.makedirs(os.path.join(HERE, "projections"), exist_ok=True)
-write("projections/model.safetensors", projections.state_dict())
-lora, line = adapt("projections", "projections", projections, ["wte", "c_attn", "c_proj", "gate_up"])
-lines.append(line)
-write("projections/merged.safetensors", lora.merge_and_unload().state_dict())
-with open(os.path.join(HERE, "losses.tsv"), "w") as file:
-    file.write("\n".join(lines) + "\n")
+def main():
+    lines = []
+    torch.manual_seed(1)
+    base = Model()
+    ids, targets = torch.randint(0, 30, (12, 5)), torch.randint(0, 7, (12, 5))
+    targets[2, 3] = targets[7, 0] = targets[7, 1] = -100
+    write("model.safetensors", base.state_dict())
+    write("data.safetensors", {"input": ids.int(), "target": targets.int()})
+
+    lora, line = adapt("", "lora", copy.deepcopy(base), ["up_proj", "down_proj", "lm_head"], ids, targets)
+    lines.append(line)
+    write("outputs.safetensors", {"output": lora(ids)})
+    write("merged.safetensors", lora.merge_and_unload().state_dict())
+
+    bias = copy.deepcopy(base)
+    for name, parameter in bias.named_parameters():
+        parameter.requires_grad_(name.endswith(".bias") or name.startswith("lm_head"))
+    lines.append(train("bias", bias, ids, targets))
+    lines.append(train("smooth", copy.deepcopy(base), ids, targets, smooth=0.1))
+    lines.append(train("z", copy.deepcopy(base), ids, targets, smooth=0.1, z=1e-2))
+
+    projections = Outer()
+    os.makedirs(os.path.join(HERE, "projections"), exist_ok=True)
+    write("projections/model.safetensors", projections.state_dict())
+    lora, line = adapt("projections", "projections", projections, ["wte", "c_attn", "c_proj", "gate_up"], ids, targets)
+    lines.append(line)
+    write("projections/merged.safetensors", lora.merge_and_unload().state_dict())
+    with open(os.path.join(HERE, "losses.tsv"), "w") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+if sys.argv[1:] != ["like"]:
+    main()
+batch = load_file(os.path.join(HERE, "data.safetensors"))
+for to, make in (("", Model), ("projections", Outer)):
+    write_like(to, make, batch["input"].long(), batch["target"].long())

@@ -45,7 +45,7 @@ trains() {
 adapts() {
   local name=$1 files=(--adapter "$from/adapter" --export "$WORK/$1.merged" --export-adapter "$WORK/$1.adapter")
   trains "$@"
-  "$TOOLS/compare_safetensors" "$from/trained.safetensors" "$WORK/$name.adapter/adapter_model.safetensors" 2e-5 ||
+  "$TOOLS/compare_safetensors" "$from/trained.safetensors" "$WORK/$name.adapter/adapter_model.safetensors" 2e-5 "$from"/like[1-3].safetensors ||
     fail "$name: other adapters"
   "$TOOLS/compare_safetensors" "$from/merged.safetensors" "$WORK/$name.merged/model.safetensors" 2e-5 ||
     fail "$name: other merged weights"
