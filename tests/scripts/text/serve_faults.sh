@@ -129,9 +129,12 @@ curl -sS --max-time 10 "$at/health" > "$WORK/got" || fail "a rank that goes on"
 # HEADERS and BODY \\r, \\n and others stand for themselves.
 second='GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n'
 asks() {
-  local got
-  got=$(printf "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n$3\r\n\r\n$4${second/a/b}" |
-    "$TOOLS/fuzz_http" raw $port "$2") || got="no answer"
+  local got try
+  for ((try = 0; try < ${tries:-1}; try++)); do
+    got=$(printf "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n$3\r\n\r\n$4${second/a/b}" |
+      "$TOOLS/fuzz_http" raw $port "$2") || got="no answer"
+    [ "$got" != "$1" ] || break
+  done
   [ "$got" = "$1" ] || fail "framing: $2 $3: $got, not $1"
 }
 body='{"prompt": "Hello", "max_tokens": 2}' n=36
@@ -145,7 +148,8 @@ for how in whole slow half; do
   asks "200 200 $state" $how "$chunked" "$chunks"
 done
 asks '200 closed' whole "$length\r\nConnection: close" "$body"
-asks '100 200 200 open' slow "$length\r\nExpect: 100-continue" "$body"
+# On a busy machine the body may be there before the server looks: then it need not ask for it.
+tries=5 asks '100 200 200 open' slow "$length\r\nExpect: 100-continue" "$body"
 smuggled="0\r\n\r\n$second"
 for headers in "$length\r\nContent-Length: 5" "$length\r\nContent-Length: $n" "$length\r\nTransfer-Encoding: chunked" \
   "$chunked\r\nContent-Length: 5" "Host: a\r\nTransfer-Encoding : chunked" "$length\r\nTransfer-Encoding : chunked" \
