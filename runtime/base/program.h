@@ -10,9 +10,9 @@
 #ifndef PROGRAM_H
 #define PROGRAM_H
 
-#include "base/of_model.h"
 #include "base/box_copy.h"
 #include "base/clock.h"
+#include "base/of_model.h"
 
 #include <stdbool.h>
 #include <stddef.h>

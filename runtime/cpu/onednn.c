@@ -2,13 +2,13 @@
 // Products by oneDNN, if it is installed: for programs that multiply bfloat16, or large matrices of
 // float32.
 //
-// oneDNN computes those of bfloat16 if the processor has bfloat16 instructions (AVX-512 BF16), and
-// no matrix unit, for which cpu/kernels/amx_bf16.h is faster, except for small ones: on others the
-// parts of cpu/kernels/bf16.h are. It computes those of float32 if the
-// processor has AVX-512. TPGEN_ONEDNN=1 in the environment selects oneDNN wherever it has optimised
-// code (for bfloat16 from AVX-512 on), TPGEN_ONEDNN=0 never. Primitives for bfloat16 are created at
-// the first product of some sizes, and kept, but no more than MOST: rows of experts have other
-// sizes in every step. oneDNN's threads are OpenMP's, like all of the program's.
+// oneDNN computes those of bfloat16 if the processor has bfloat16 instructions (AVX-512 BF16).
+// Where it has a matrix unit, too, cpu/kernels/amx_bf16.h is faster, and leaves the small products
+// to oneDNN. On other processors the parts of cpu/kernels/bf16.h are faster. It computes those of
+// float32 if the processor has AVX-512. TPGEN_ONEDNN=1 in the environment selects oneDNN wherever
+// it has optimised code (for bfloat16 from AVX-512 on), TPGEN_ONEDNN=0 never. Primitives for
+// bfloat16 are created at the first product of some sizes, and kept, but no more than MOST: rows of
+// experts have other sizes in every step. oneDNN's threads are OpenMP's, like all of the program's.
 #include <dnnl.h>
 #include <dnnl_debug.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
 //   fuzz_http requests PORT COUNT TOKEN TEXT   so many requests: good ones, mutants of bytes and of
 //                                              values, bodies in chunks that are framed wrongly,
 //                                              cut ones, slow ones, huge ones, bytes. Each must be
-//                                              answered, or its
-//                                              connection closed, within some seconds; every 50th
-//                                              is a good one, of which the answer must be TEXT.
+//                                              answered, or its connection closed, within some
+//                                              seconds; every 50th is a good one, of which the
+//                                              answer must be TEXT.
 //                                              Prints how many had which status
 //   fuzz_http hold PORT BODY TOKEN             asks /v1/completions again and again, until it is
 //                                              killed

@@ -170,20 +170,7 @@ static inline __attribute__((always_inline)) void amx_block(float *out, long ld,
                                                             int parts, bool two, bool add)
 {
   const struct amx_tile *const below = x + (long)steps * X_PARTS;
-  const long bytes = ld * (long)sizeof *out;
-  amx_stored();
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  if (add) {
-    _tile_loadd(0, out, bytes);
-    _tile_loadd(1, out + TILE_ROWS, bytes);
-  }
-  if (add && two) {
-    _tile_loadd(2, out + TILE_ROWS * ld, bytes);
-    _tile_loadd(3, out + TILE_ROWS * ld + TILE_ROWS, bytes);
-  }
+  amx_load_sums(out, ld, add, two, true);
   for (int s = 0; s < steps; s++)
     for (int q = 0; q < parts; q++) {
       _tile_loadd(6, w + 2L * s * parts + q, TILE_BYTES);
@@ -198,12 +185,7 @@ static inline __attribute__((always_inline)) void amx_block(float *out, long ld,
         _tile_dpbf16ps(3, 5, 7);
       }
     }
-  _tile_stored(0, out, bytes);
-  _tile_stored(1, out + TILE_ROWS, bytes);
-  if (two) {
-    _tile_stored(2, out + TILE_ROWS * ld, bytes);
-    _tile_stored(3, out + TILE_ROWS * ld + TILE_ROWS, bytes);
-  }
+  amx_store_sums(out, ld, two, true);
 }
 
 static inline __attribute__((always_inline)) void amx_block_of(float *out, long ld,

@@ -119,6 +119,37 @@ static inline struct amx_pairs amx_panel_pairs(const struct amx_tile *panel)
   return (struct amx_pairs){panel, TILE_BYTES, 2 * sizeof *panel, sizeof *panel};
 }
 
+// The block of sums in tiles 0 to 3: zeros, or what is in memory if `add` is true, whose rows are
+// `row` floats apart. Without `down` there are only 16 rows, without `across` only 16 columns.
+static inline __attribute__((always_inline)) void amx_load_sums(const float *sum, long row,
+                                                                bool add, bool down, bool across)
+{
+  const long bytes = row * (long)sizeof *sum;
+  const float *const below = sum + TILE_ROWS * row;
+  amx_stored();
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  if (!add) return;
+  _tile_loadd(0, sum, bytes);
+  if (across) _tile_loadd(1, sum + TILE_ROWS, bytes);
+  if (down) _tile_loadd(2, below, bytes);
+  if (down && across) _tile_loadd(3, below + TILE_ROWS, bytes);
+}
+
+// The same back to memory.
+static inline __attribute__((always_inline)) void amx_store_sums(float *sum, long row, bool down,
+                                                                 bool across)
+{
+  const long bytes = row * (long)sizeof *sum;
+  float *const below = sum + TILE_ROWS * row;
+  _tile_stored(0, sum, bytes);
+  if (across) _tile_stored(1, sum + TILE_ROWS, bytes);
+  if (down) _tile_stored(2, below, bytes);
+  if (down && across) _tile_stored(3, below + TILE_ROWS, bytes);
+}
+
 // sum = a b, or sum += a b if `add` is true: 32 rows and columns, and 32 * steps terms. Without
 // `down` there are only 16 rows, without `across` only 16 columns. Rows of a are `row` elements
 // apart, those of sum row_sum.
@@ -131,19 +162,8 @@ static inline __attribute__((always_inline)) void amx_sum(float *sum, long row_s
                                                           bool add, bool left, bool down,
                                                           bool across)
 {
-  const long bytes = row_sum * (long)sizeof *sum, row_a = row * (long)sizeof *a;
-  float *const below = sum + TILE_ROWS * row_sum;
-  amx_stored();
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  if (add) {
-    _tile_loadd(0, sum, bytes);
-    if (across) _tile_loadd(1, sum + TILE_ROWS, bytes);
-    if (down) _tile_loadd(2, below, bytes);
-    if (down && across) _tile_loadd(3, below + TILE_ROWS, bytes);
-  }
+  const long row_a = row * (long)sizeof *a;
+  amx_load_sums(sum, row_sum, add, down, across);
   for (int s = 0; s < steps; s++) {
     const bf16 *const rows = a + (long)s * TILE_TERMS;
     const char *const pairs = (const char *)b.at + s * b.step;
@@ -163,10 +183,7 @@ static inline __attribute__((always_inline)) void amx_sum(float *sum, long row_s
     if (down) _tile_dpbf16ps(2, 5, 6);
     if (down && across) _tile_dpbf16ps(3, 5, 7);
   }
-  _tile_stored(0, sum, bytes);
-  if (across) _tile_stored(1, sum + TILE_ROWS, bytes);
-  if (down) _tile_stored(2, below, bytes);
-  if (down && across) _tile_stored(3, below + TILE_ROWS, bytes);
+  amx_store_sums(sum, row_sum, down, across);
 }
 #endif
 
