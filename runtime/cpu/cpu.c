@@ -164,20 +164,10 @@ void target_put(void *memory, const void *from, size_t bytes)
   memcpy(memory, from, bytes);
 }
 
-// All threads copy what is large: the step waits for a save's copy of the state.
+// All threads copy: the step waits for a save's copy of the state.
 void target_get(void *to, const void *memory, size_t bytes)
 {
-  static const size_t PIECE = (size_t)1 << 18;
-  if (bytes <= PIECE) {
-    memcpy(to, memory, bytes);
-    return;
-  }
-  const size_t pieces = (bytes + PIECE - 1) / PIECE;
-#pragma omp parallel for schedule(static)
-  for (size_t i = 0; i < pieces; i++) {
-    const size_t from = i * PIECE, n = i + 1 < pieces ? PIECE : bytes - from;
-    copy_past_cache((char *)to + from, (const char *)memory + from, n);
-  }
+  copy_by_all(to, memory, bytes);
 }
 
 void target_wait(void)

@@ -29,4 +29,20 @@ static inline void copy_past_cache(void *to, const void *from, size_t bytes)
   memcpy(to, from, bytes);
 }
 
+// By all threads, if it is large.
+static inline void copy_by_all(void *to, const void *from, size_t bytes)
+{
+  static const size_t PIECE = (size_t)1 << 18;
+  if (bytes <= PIECE) {
+    memcpy(to, from, bytes);
+    return;
+  }
+  const size_t pieces = (bytes + PIECE - 1) / PIECE;
+#pragma omp parallel for schedule(static)
+  for (size_t i = 0; i < pieces; i++) {
+    const size_t begin = i * PIECE, n = i + 1 < pieces ? PIECE : bytes - begin;
+    copy_past_cache((char *)to + begin, (const char *)from + begin, n);
+  }
+}
+
 #endif
