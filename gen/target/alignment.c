@@ -17,7 +17,7 @@
 struct places {
   const struct memory_plan *plan;
   int rank;
-  int64_t *begin;                 /* by value that is a member of a struct: its offset in it */
+  int64_t *begin; /* by value that is a member of a struct: its offset in it; odd: not known */
   unsigned char *least[NORM + 1]; /* by role and stack: the smallest alignment of its members */
 };
 
@@ -48,6 +48,19 @@ static void find_members(struct places *p, enum role role)
     const struct value *v = &graph->value[i];
     if (v->role == role && (role != ACTIVATION || v->is_output))
       add_member(p, v->frozen ? &frozen : &m, i);
+  }
+}
+
+/* A sum, and what adds to it in its place. */
+static void find_sums(struct places *p)
+{
+  struct members m = {0};
+  const int *sums = sums_by_parameter();
+  for (int i = 0; i < graph->nvalue; i++)
+    if (sums[i] != NONE) add_member(p, &m, sums[i]);
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role == SUMS && sums[v->of] != NONE) p->begin[i] = p->begin[sums[v->of]];
   }
 }
 
@@ -108,14 +121,12 @@ unsigned char *find_alignments(const struct memory_plan *plan, int rank)
   size_t n = (size_t)graph->nvalue + 1;
   struct places p = {.plan = plan, .rank = rank, .begin = alloc(n * sizeof *p.begin)};
   unsigned char *alignment = alloc(n);
+  for (size_t i = 0; i < n; i++) p.begin[i] = 1;
   find_members(&p, PARAMETER);
   find_members(&p, BATCH);
   find_members(&p, CACHE);
   find_members(&p, ACTIVATION);
-  struct members m = {0};
-  const int *sums = sums_by_parameter();
-  for (int i = 0; i < graph->nvalue; i++)
-    if (sums[i] != NONE) add_member(&p, &m, sums[i]);
+  find_sums(&p);
   find_states_apart(&p);
   find_least(&p);
   for (int i = 0; i < graph->nvalue; i++) alignment[i] = (unsigned char)alignment_at(&p, i);

@@ -2,7 +2,7 @@
 # Plans that combine features: rows of covering/features.txt that have every pair of two features' values, each as a plan that
 # really runs and equals one rank: losses, norms of gradients, validations, metrics, saved weights and states, and what is
 # loaded, saved and exported again. A combination may be refused, by a message with the plan's line.
-#   CASES=ci            the first 32 rows, always the same, and those of once_failed.txt; without it the first 8; CASES=all: all pairs
+#   CASES=ci            the first 57 rows, always the same, and those of once_failed.txt; without it the first 8; CASES=all: all pairs
 #   SOAK=1              and triples, COVERING_ROWS of them, with a seed of the day
 #   COVERING_ROWS=200   so many rows
 #   COVERING_SEED=7     of these rows
@@ -153,7 +153,7 @@ compare_row() {
 }
 
 rows=${COVERING_ROWS:-}
-if [ -z "$rows" ] && ! all_cases; then rows=$(ci_cases && echo 32 || echo 8); fi
+if [ -z "$rows" ] && ! all_cases; then rows=$(ci_cases && echo 57 || echo 8); fi
 if [ -n "${COVERING_FILE:-}" ]; then
   cp "$COVERING_FILE" "$WORK/rows"
 else
