@@ -74,7 +74,7 @@ MODELS = {
     "arcee": ("Arcee", dict(mlp_bias=True)),
     "ernie4_5": ("Ernie4_5", dict(head_dim=16, use_bias=True)),
     "helium": ("Helium", dict(head_dim=8, attention_bias=True)),
-    "hunyuan_v1_dense": ("HunYuanDenseV1", dict(head_dim=16, attention_bias=True)),
+    "hunyuan_v1_dense": ("HunYuanDenseV1", dict(head_dim=16, num_hidden_layers=3)),
     "starcoder2": ("Starcoder2", dict(sliding_window=7)),
     "phi": ("Phi", {}),
     "stablelm": ("StableLm", dict(use_qkv_bias=True, rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5))),
