@@ -179,6 +179,7 @@ end
 local function bags(a, padding)
   local indices, offsets = plain_tensor(a.indices), plain_tensor(a.offsets)
   local n, count = base.elements(core.shape(indices)), core.shape(offsets)[1]
+  if a.include_last_offset then offsets = raw.replicate(offsets) end -- which data parallel may have cut
   local last = a.include_last_offset and raw.narrow(offsets, 0, count - 1, 1) -- behind it no row counts
   if last then
     count = count - 1

@@ -80,6 +80,7 @@ beside "$WORK/packs.log" packs
 beside "$WORK/lossy.log" trains lossy plain lossy "" -D loss=output -D dp=2
 beside "$WORK/mixtral.log" trains mixtral plain mixtral "" -D tp=2
 beside "$WORK/projections.log" trains projections plain projections "" -D loss=mse -D tp=2
+beside "$WORK/bags.log" trains bags plain bags "" -D loss=mse -D dp=2
 beside "$WORK/crossed.log" trains crossed plain crossed "" -D loss=mse -D tp=2
 mkdir "$WORK/copies" && cp "$data"/mlp.* "$WORK/copies"
 data=$WORK/copies beside "$WORK/mlp.log" trains mlp plain mlp "" -D tp=3
@@ -102,7 +103,7 @@ beside "$WORK/unplaced.log" trains unplaced plain unplaced "" -D loss=mse -D tp=
 beside "$WORK/own_changes.log" gives own_changes own_changes ""
 all_are_done
 for family in "${families[@]}"; do cat "$WORK/of_$family.log"; done
-for name in adapted{,_core,_gpt2} packs decomposed lossy mixtral projections{,_core} crossed mlp{,_core} llama{,_tp,_fsdp,_cuda,_output} gpt2{,_eager,_output} qwen3{,_core} vit{,_cuda,_output} own_changes unplaced norm_twice; do
+for name in adapted{,_core,_gpt2} packs decomposed lossy mixtral projections{,_core} bags crossed mlp{,_core} llama{,_tp,_fsdp,_cuda,_output} gpt2{,_eager,_output} qwen3{,_core} vit{,_cuda,_output} own_changes unplaced norm_twice; do
   [ ! -e "$WORK/$name.log" ] || cat "$WORK/$name.log"
 done
 
