@@ -445,6 +445,23 @@ def bags():
     return Bags(), (torch.randint(0, 20, (14,)), torch.tensor([0, 3, 3, 9, 14]))
 
 
+class BagsBehind(nn.Module):
+    """Rows behind the last offset, whose gradients PyTorch leaves undefined."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(4, 6))
+
+    def forward(self, input, second):
+        return torch.cat([F.embedding_bag(input, self.table, second, mode=mode, include_last_offset=True, padding_idx=padding)
+                          for mode in ("sum", "mean", "max") for padding in (None, 2)])
+
+
+@model(forms=("",), trains=False)
+def bags_behind():
+    return BagsBehind(), (torch.tensor([0, 3, 1, 1, 2, 0, 3, 2, 2]), torch.tensor([0, 2, 2, 6]))
+
+
 @model(forms=("",))
 def unplaced():
     return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), 2, enable_nested_tensor=False), (torch.randn(2, 3, 8),)

@@ -95,6 +95,7 @@ beside "$WORK/qwen3.log" trains qwen3 plain qwen3 "" -D tp=2
 more beside "$WORK/qwen3_core.log" trains qwen3_core plain qwen3 .core -D dp_shard=3
 beside "$WORK/vit.log" trains vit plain vit "" -D tp=2 -D dp_shard=2
 more beside "$WORK/vit_cuda.log" trains vit_cuda cuda vit .core -D tp=2
+beside "$WORK/bags_behind.log" gives bags_behind bags_behind ""
 beside "$WORK/llama_output.log" gives llama_output llama ""
 more beside "$WORK/gpt2_output.log" gives gpt2_output gpt2 "" -D tp=2
 more beside "$WORK/vit_output.log" gives vit_output vit .core -D tp=2
