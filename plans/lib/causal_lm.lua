@@ -255,7 +255,7 @@ local function attention_styles(c, p)
   local styles = {[a.out] = Rowwise{output_layouts = between(p)}}
   if a.kind == "separate" then
     local all = c.query_norms == "whole" and Replicate()
-    if all and p.generates then -- and no family has other names of these
+    if all and p.generates then -- those of all heads together have these names
       styles.q_norm = PrepareModuleOutput{desired_output_layouts = queries}
       styles.k_norm = PrepareModuleOutput{desired_output_layouts = keys}
     end

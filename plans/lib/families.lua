@@ -134,7 +134,6 @@ local function has_deepseeks_experts(c, config)
   config.only("topk_method", "noaux_tc")
   config.only("moe_layer_freq", 1)
   local hidden, dense, shared = need("moe_intermediate_size"), at.first_k_dense_replace or 0, at.n_shared_experts or 0
-  c.router_loss = at.output_router_logits
   c.experts = {count = need("n_routed_experts"), top_k = need("num_experts_per_tok"), hidden = hidden,
     normalize = at.norm_topk_prob, router = "sigmoid", scale = need("routed_scaling_factor"), groups = at.n_group or 1,
     top_groups = at.topk_group or 1, shared = shared > 0 and shared * hidden or nil, balanced = true, files = QWEN,
@@ -153,6 +152,7 @@ end
 local function of_glm4_moe(c, config)
   has_deepseeks_experts(c, config)
   has_bias(c, config.at)
+  c.router_loss = config.at.output_router_logits
   c.query_norms = config.at.use_qk_norm and "heads" or nil
 end
 
