@@ -124,13 +124,13 @@ end
 local Dense = nn.module("Dense", function(self)
   self.gate_proj, self.up_proj = linear(dim, known.dense_hidden), linear(dim, known.dense_hidden)
   self.down_proj = linear(known.dense_hidden, dim)
-  function self:forward(x) return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x)) end
+  function self:forward(x) return self.down_proj(attention.act(known.act, self.gate_proj(x)) * self.up_proj(x)) end
 end)
 
 local function experts_of_layer()
   return nn.MoE(dim, {experts = args.experts, top_k = args.top_k, hidden = args.hidden,
     normalize = args.normalize, router = known.router, scale = known.weight_scale, groups = known.groups,
-    top_groups = known.top_groups, shared = known.shared, bias_balance = args.bias_balance,
+    top_groups = known.top_groups, shared = known.shared, act = known.act, bias_balance = args.bias_balance,
     capacity = args.capacity, bound = bound, load_batch = aux_batch, init = INIT})
 end
 

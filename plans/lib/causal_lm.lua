@@ -31,8 +31,15 @@ local RmsPlusOne = nn.module("Norm", function(self, size, eps)
   function self:forward(x) return F.rms_norm(x, {size}, 1 + self.weight, eps) end
 end)
 
+local LayerPlusOne = nn.module("Norm", function(self, size, eps)
+  self.weight, self.bias = nn.Parameter(zeros{size}), nn.Parameter(zeros{size})
+  function self:forward(x) return F.layer_norm(x, {size}, 1 + self.weight, self.bias, eps) end
+end)
+
 local function norm(c, size)
   if c.norm == "layer" then return nn.LayerNorm(size, {eps = c.eps}) end
+  if c.norm == "layer_without_bias" then return nn.LayerNorm(size, {eps = c.eps, bias = false}) end
+  if c.norm == "layer_plus_one" then return LayerPlusOne(size, c.eps) end
   if c.norm == "rms" then return nn.RMSNorm(size, {eps = c.eps}) end
   return RmsPlusOne(size, c.eps)
 end
@@ -44,9 +51,14 @@ end
 -- x times a weight [inputs, outputs], as GPT-2's.
 local function conv1d(inputs, outputs) return nn.Conv1D(outputs, inputs, {init = INIT}) end
 
-local function act(c, x)
-  if c.act == "gelu_tanh" then return F.gelu(x, {approximate = "tanh"}) end
-  return F[c.act](x)
+-- ALiBi: what is added to the scores, [1 or batch, heads, length, length]: rounded as in transformers, and causal.
+local function alibi(c, places)
+  local whole = 1 << math.floor(math.log(c.n_heads, 2))
+  local i = F.arange(c.n_heads):to("float32")
+  local power = F.where(i:lt(whole), (i + 1) * (-8 / whole), ((i - whole) * 2 + 1) * (-4 / whole))
+  local bias = F.pow(2.0, power):to("bfloat16"):view(1, -1, 1, 1) * places:to("bfloat16"):view(-1, 1, 1, c.seq)
+  local sees = places:view(-1, 1, 1, c.seq):le(places:view(-1, 1, c.seq, 1))
+  return F.where(sees, bias:to("float32") * c.head_dim ^ -0.5, -math.huge)
 end
 
 -- p: of lib.parallel; i: the layer's number.
@@ -65,26 +77,27 @@ local Attention = nn.module("Attention", function(self, c, p, i)
     self[a.joined] = make(c.dim, of_q + 2 * of_k, bias.qkv)
   end
   self[a.out] = make(of_q, c.dim, bias.out)
+  local of_query, of_key = table.unpack(c.query_names or {"q_norm", "k_norm"})
   if c.query_norms then
     local whole = c.query_norms == "whole"
-    self.q_norm = norm(c, whole and of_q or size)
-    self.k_norm = norm(c, whole and of_k or size)
+    self[of_query] = norm(c, whole and of_q or size)
+    self[of_key] = norm(c, whole and of_k or size)
   end
   if c.sinks then self.sinks = nn.Parameter(zeros{c.n_heads}) end
-  local how = {is_causal = true, enable_gqa = c.n_kv_heads < c.n_heads,
+  local how = {is_causal = not c.alibi, enable_gqa = c.n_kv_heads < c.n_heads,
     scale = c.scale_of and c.scale_of(i) or c.scale, softcap = c.softcap,
     window = window and window < c.seq and window or nil,
     dropout_p = (c.attention_dropout or 0) > 0 and c.attention_dropout or nil}
 
   local function normed(y, own)
-    if not own then return attention.split(y, size) end
+    if not own or c.norms_rotated then return attention.split(y, size) end
     if c.query_norms == "whole" then return attention.split(own(y), size) end
     return own(attention.split(y, size))
   end
   -- q, k and v by heads.
   local function parts_of(x)
     if a.kind == "separate" then
-      return normed(self.q_proj(x), self.q_norm), normed(self.k_proj(x), self.k_norm), attention.split(self.v_proj(x), size)
+      return normed(self.q_proj(x), self[of_query]), normed(self.k_proj(x), self[of_key]), attention.split(self.v_proj(x), size)
     end
     local y = self[a.joined](x)
     if a.kind == "grouped" then return attention.ungroup(y, c.n_kv_heads, size) end
@@ -95,10 +108,13 @@ local Attention = nn.module("Attention", function(self, c, p, i)
     return heads(q, queries), heads(k, keys), heads(v, keys)
   end
 
-  function self:forward(x, cos, sin, documents)
+  -- by_place: of each query a factor (query_scale), or what is added to the scores (alibi).
+  function self:forward(x, cos, sin, documents, by_place)
     how.documents = documents
     local q, k, v = parts_of(x)
     if rotates then q, k = attention.rotate(q, cos, sin, c.pairs), attention.rotate(k, cos, sin, c.pairs) end
+    if c.norms_rotated then q, k = self[of_query](q), self[of_key](k) end
+    if c.query_scale then q = q * by_place elseif c.alibi then how.attn_mask = by_place end
     if a.kind ~= "grouped" then k, v = attention.repeated(k, times), attention.repeated(v, times) end
     how.sinks = self.sinks
     return self[a.out](attention.join(F.scaled_dot_product_attention(q, k, v, how)))
@@ -112,18 +128,18 @@ local MLP = nn.module("MLP", function(self, c)
     self.gate_proj = linear(c.dim, c.hidden, bias)
     self.up_proj = linear(c.dim, c.hidden, bias)
     self.down_proj = linear(c.hidden, c.dim, bias)
-    function self:forward(x) return self.down_proj(act(c, self.gate_proj(x)) * self.up_proj(x)) end
+    function self:forward(x) return self.down_proj(attention.act(c.act, self.gate_proj(x)) * self.up_proj(x)) end
   elseif kind == "joined" then
     self[m.joined] = linear(c.dim, 2 * c.hidden)
     self[m.down] = linear(c.hidden, c.dim)
     function self:forward(x)
       local gate, up = self[m.joined](x):chunk(2, -1)
-      return self[m.down](act(c, gate) * up)
+      return self[m.down](attention.act(c.act, gate) * up)
     end
   else
     self[m.up] = make(c.dim, c.hidden, bias)
     self[m.down] = make(c.hidden, c.dim, bias)
-    function self:forward(x) return self[m.down](act(c, self[m.up](x))) end
+    function self:forward(x) return self[m.down](attention.act(c.act, self[m.up](x))) end
   end
 end)
 
@@ -134,7 +150,7 @@ local function network(c, i)
   if not has_experts(c, i) then return MLP(c) end
   if e.kind == "clamped" then return experts.class(c)() end
   return nn.MoE(c.dim, {experts = e.count, top_k = e.top_k, hidden = e.hidden, normalize = e.normalize, router = e.router,
-    scale = e.scale, groups = e.groups, top_groups = e.top_groups, shared = e.shared, init = INIT,
+    act = c.act, scale = e.scale, groups = e.groups, top_groups = e.top_groups, shared = e.shared, init = INIT,
     bias_balance = e.balanced and 0 or nil})
 end
 
@@ -157,16 +173,16 @@ local Layer = nn.module("Layer", function(self, c, p, i)
   local function before(x, where)
     return names[where] and self[names[where]](x) or x
   end
-  function self:forward(x, cos, sin, cos2, sin2, documents)
+  function self:forward(x, cos, sin, cos2, sin2, documents, by_place)
     if sliding then cos, sin = cos2, sin2 end
     local y = before(x, "before_attention")
     if not c.parallel then
-      x = x + behind(self[of_attention](y, cos, sin, documents), "behind_attention")
+      x = x + behind(self[of_attention](y, cos, sin, documents, by_place), "behind_attention")
       return x + behind((self[of_mlp](before(x, "before_mlp"))), "behind_mlp")
     end
     local z = names.before_mlp and before(x, "before_mlp") or nil
     if not z and not p.generates then y = y:redistribute(p.mesh.tp, Replicate()) end
-    return x + (behind(self[of_attention](y, cos, sin, documents), "behind_attention") + behind(self[of_mlp](z or y), "behind_mlp"))
+    return x + (behind(self[of_attention](y, cos, sin, documents, by_place), "behind_attention") + behind(self[of_mlp](z or y), "behind_mlp"))
   end
 end)
 
@@ -186,7 +202,7 @@ local CausalLM = nn.module("CausalLM", function(self, c, p)
   self[f.layers] = nn.ModuleList(layers)
   self[f.norm] = norm(c, c.dim)
   local head, tied = head_of(c)
-  self[head] = tied and attention.Tied() or linear(c.dim, c.scores or c.vocab)
+  self[head] = tied and attention.Tied() or linear(c.dim, c.scores or c.vocab, not c.scores and c.bias and c.bias.head)
 
   local function tables(rotary, places)
     if not rotary then return nil, nil end
@@ -199,10 +215,16 @@ local CausalLM = nn.module("CausalLM", function(self, c, p)
     if c.documents then documents, places = ids:documents() end
     local cos, sin = tables(c.rotary, places)
     local cos2, sin2 = tables(c.sliding_rotary, places)
+    local by_place
+    if c.query_scale then
+      by_place = (1 + c.query_scale.beta * (1 + (places:to("float32") / c.query_scale.length):floor()):log()):view(-1, 1, c.seq, 1)
+    elseif c.alibi then
+      by_place = alibi(c, places)
+    end
     local x = scaled(attention.padded(self[f.embed](ids), ids, c.pad), c.embed_scale)
     if f.positions then x = x + self[f.positions](places) end
     if self.drop then x = self.drop(x) end
-    for _, layer in ipairs(self[f.layers]) do x = layer(x, cos, sin, cos2, sin2, documents) end
+    for _, layer in ipairs(self[f.layers]) do x = layer(x, cos, sin, cos2, sin2, documents, by_place) end
     x = self[f.norm](x)
     return capped(scaled(self[head](x, tied and self[f.embed].weight or nil), c.logits_scale), c.last_softcap)
   end
@@ -233,7 +255,7 @@ local function attention_styles(c, p)
   local styles = {[a.out] = Rowwise{output_layouts = between(p)}}
   if a.kind == "separate" then
     local all = c.query_norms == "whole" and Replicate()
-    if all and p.generates then
+    if all and p.generates then -- those of all heads together have these names
       styles.q_norm = PrepareModuleOutput{desired_output_layouts = queries}
       styles.k_norm = PrepareModuleOutput{desired_output_layouts = keys}
     end
@@ -265,7 +287,8 @@ local function plan_layer(c, p, layer, i, options)
   end
   for _, name in pairs(p.generates and {} or names) do styles[name] = SequenceParallel() end
   local one = c.parallel and not names.before_mlp
-  if not one then styles[c.attention.name] = whole(c.documents and 4 or c.rotary and 3 or 1) end
+  local inputs = (c.query_scale or c.alibi) and 5 or c.documents and 4 or c.rotary and 3 or 1
+  if not one then styles[c.attention.name] = whole(inputs) end
   add(c.attention.name .. ".", attention_styles(c, p))
   if not has_experts(c, i) then
     if not one then styles[of_mlp] = whole(1) end
@@ -326,7 +349,7 @@ function M.settings(c, rows, known, longest, more)
   local args = settings(sections, values)
   for _, row in ipairs(rows) do
     local name = type(row) == "table" and row[1] or row
-    if name == "theta" then c.rotary.theta = args.theta elseif SHAPE[name] then c[name] = args[name] end
+    if name == "theta" then if c.rotary then c.rotary.theta = args.theta end elseif SHAPE[name] then c[name] = args[name] end
   end
   return args
 end

@@ -6,7 +6,7 @@
 --
 --   files         where files have the parts: {prefix =, embed =, positions =, layers =, norm =, head =}
 --   pads          the embedding of pad_token_id learns nothing
---   norm          "rms", "rms_plus_one" (of 1 + weight), "layer"
+--   norm          "rms", "rms_plus_one" (of 1 + weight), "layer", "layer_plus_one", "layer_without_bias"
 --   norms         a layer's norms by where they are: {before_attention =, behind_attention =, before_mlp =, behind_mlp =},
 --                 their names. Without before_mlp and with `parallel` the feed-forward network reads attention's input
 --   parallel      attention and the feed-forward network read the same x
@@ -16,10 +16,13 @@
 --                 "conv"
 --   experts       of layers with experts: see of_experts below
 --   query_norms   of q and k: "heads", each head; "whole", all together
---   bias          {qkv =, out =, mlp =}: which projections have one
+--   query_names   how files call these norms, by default {"q_norm", "k_norm"}; norms_rotated: they are behind the rotation
+--   bias          {qkv =, out =, mlp =, head =}: which projections have one
 --   rotary        {theta =, scaling =, part =}; sliding_rotary of layers with a window, where it is another one
 --   pairs         neighbours of a head are rotated, not i and i + half
 --   rotates_parts  transformers' class reads partial_rotary_factor
+--   scales_queries  q grows with its position: query_scale = {beta =, length =} (Llama 4's)
+--   alibi         scores have a bias that grows with the key's position, and nothing is rotated
 --   window(i), rotates(i)    of layer i, counted from 0: the window or nil; whether q and k are rotated
 --   scale_of(i)   of attention's scores in layer i, where it is not `scale`
 --   act, scale, softcap, last_softcap, sinks, embed_scale, residual_scale, logits_scale, dropout, embed_dropout,
@@ -45,12 +48,12 @@ end
 
 -- The activations that files name.
 local ACTS = {silu = "silu", swish = "silu", gelu = "gelu", gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh",
-  gelu_fast = "gelu_tanh", relu = "relu"}
+  gelu_fast = "gelu_tanh", relu = "relu", relu2 = "relu2"}
 
 local function act_of(config, key)
   local name = config.need(key)
   return ACTS[name] or error(config.path .. ": " .. key .. " is '" .. name .. "'; known are gelu, gelu_fast, gelu_new, "
-    .. "gelu_pytorch_tanh, relu, silu and swish")
+    .. "gelu_pytorch_tanh, relu, relu2, silu and swish")
 end
 
 -- What most configurations say in the same way.
@@ -93,7 +96,6 @@ M.MIXTRAL, M.QWEN = MIXTRAL, QWEN
 -- The fields that most of them say in the same way.
 local function usual_experts(c, config)
   usual(c, config)
-  if config.at.model_type ~= "gpt_oss" then config.only("hidden_act", "silu") end
   c.router_loss = config.at.output_router_logits
   c.experts = {count = config.at.num_experts or config.need("num_local_experts"), top_k = config.need("num_experts_per_tok"),
     hidden = c.hidden, normalize = config.at.norm_topk_prob, files = QWEN}
@@ -124,23 +126,34 @@ local function of_olmoe(c, config)
   c.query_norms = "whole"
 end
 
-local function of_deepseek(c, config)
+-- DeepSeek-V3's: chosen by a sigmoid, in groups, beside a network that all tokens take.
+local function has_deepseeks_experts(c, config)
   local need, at = config.need, config.at
   usual(c, config)
-  config.only("hidden_act", "silu")
-  config.only("attention_dropout", 0)
   config.only("scoring_func", "sigmoid")
   config.only("topk_method", "noaux_tc")
   config.only("moe_layer_freq", 1)
-  config.only("attention_bias", false)
   local hidden, dense, shared = need("moe_intermediate_size"), at.first_k_dense_replace or 0, at.n_shared_experts or 0
-  c.latent = {queries = at.q_lora_rank, keys = need("kv_lora_rank"), nope = need("qk_nope_head_dim"),
-    rope = need("qk_rope_head_dim"), value = need("v_head_dim"), pairs = at.rope_interleave ~= false}
-  c.head_dim = c.latent.rope
   c.experts = {count = need("n_routed_experts"), top_k = need("num_experts_per_tok"), hidden = hidden,
     normalize = at.norm_topk_prob, router = "sigmoid", scale = need("routed_scaling_factor"), groups = at.n_group or 1,
     top_groups = at.topk_group or 1, shared = shared > 0 and shared * hidden or nil, balanced = true, files = QWEN,
     of_layer = function(i) return i >= dense end}
+end
+
+local function of_deepseek(c, config)
+  local need, at = config.need, config.at
+  has_deepseeks_experts(c, config)
+  config.only("attention_dropout", 0)
+  c.latent = {queries = at.q_lora_rank, keys = need("kv_lora_rank"), nope = need("qk_nope_head_dim"),
+    rope = need("qk_rope_head_dim"), value = need("v_head_dim"), pairs = at.rope_interleave ~= false, bias = at.attention_bias}
+  c.head_dim = c.latent.rope
+end
+
+local function of_glm4_moe(c, config)
+  has_deepseeks_experts(c, config)
+  has_bias(c, config.at)
+  c.router_loss = config.at.output_router_logits
+  c.query_norms = config.at.use_qk_norm and "heads" or nil
 end
 
 local function of_gpt_oss(c, config)
@@ -187,6 +200,89 @@ end
 local function of_mistral(c, config)
   usual(c, config)
   has_windows(c, config, all_layers)
+end
+
+local function of_ministral3(c, config)
+  usual(c, config)
+  function c.window() return config.at.sliding_window end -- whatever layer_types says
+end
+
+local function of_seed_oss(c, config)
+  local at = config.at
+  usual(c, config)
+  c.bias = {qkv = at.attention_bias, out = at.attention_out_bias, mlp = at.mlp_bias}
+  c.dropout = at.residual_dropout
+end
+
+local function of_ernie(c, config)
+  local bias = config.at.use_bias
+  usual(c, config)
+  c.attention_dropout, c.bias = nil, {qkv = bias, out = bias, mlp = bias}
+end
+
+local function of_helium(c, config)
+  usual(c, config)
+  has_bias(c, config.at, false, true)
+end
+
+local function of_hunyuan(c, config)
+  usual(c, config)
+  has_bias(c, config.at, true)
+  c.query_norms = "heads"
+end
+
+-- A layer in every `sliding_window_pattern` has no window; that one is not rotated where others have windows.
+local function rotates_within_windows(c, config, of_all)
+  local at = config.at
+  has_windows(c, config, function(i) return (i + 1) % (at.sliding_window_pattern or 4) ~= 0 end)
+  function c.rotates(i) return of_all or c.window(i) ~= nil end
+end
+
+local function of_exaone(c, config)
+  usual(c, config)
+  c.query_norms = "heads"
+  rotates_within_windows(c, config, config.at.sliding_window == nil)
+end
+
+local function of_starcoder(c, config)
+  local at, bias = config.at, config.at.use_bias
+  usual(c, config)
+  c.eps, c.bias = at.norm_epsilon, {qkv = bias, out = bias, mlp = bias}
+  c.dropout, c.embed_dropout = at.residual_dropout, at.embedding_dropout
+  function c.window() return at.sliding_window end
+end
+
+local function of_phi(c, config)
+  local at = config.at
+  usual(c, config)
+  config.only("qk_layernorm", false)
+  c.eps, c.bias = at.layer_norm_eps, {qkv = true, out = true, mlp = true, head = true}
+  c.dropout, c.embed_dropout = at.resid_pdrop, at.embd_pdrop
+end
+
+local function of_stablelm(c, config)
+  local at = config.at
+  usual(c, config)
+  config.only("qk_layernorm", false)
+  config.only("hidden_dropout", 0)
+  c.eps, c.bias, c.head_dim, c.parallel = at.layer_norm_eps, {qkv = at.use_qkv_bias}, nil, at.use_parallel_residual
+  if c.parallel then c.norms = {before_attention = "input_layernorm"} end
+end
+
+local function of_nemotron(c, config)
+  usual(c, config)
+  has_bias(c, config.at, true, true)
+  c.eps = config.at.norm_eps
+end
+
+local function of_cohere(c, config)
+  local at = config.at
+  usual(c, config)
+  has_bias(c, at, true)
+  c.eps, c.logits_scale = at.layer_norm_eps, config.need("logit_scale")
+  if at.model_type == "cohere" then return config.only("use_qk_norm", false) end
+  c.head_dim = nil
+  rotates_within_windows(c, config)
 end
 
 -- Windows are off unless the file turns them on.
@@ -245,6 +341,7 @@ local function of_olmo2(c, config)
   usual(c, config)
   has_bias(c, config.at, true)
   c.query_norms = "whole"
+  if config.at.model_type == "olmo3" then has_windows(c, config, function(i) return (i + 1) % 4 ~= 0 end) end
 end
 
 local function of_granite(c, config)
@@ -284,13 +381,12 @@ end
 local function of_falcon(c, config)
   local need, at = config.need, config.at
   local new = at.new_decoder_architecture
-  config.only("alibi", false)
   config.only("hidden_dropout", 0)
   config.only("attention_dropout", 0) -- transformers drops other things than attention's weights
   c.dim, c.n_layers, c.n_heads = need("hidden_size"), need("num_hidden_layers"), need("num_attention_heads")
   c.hidden, c.vocab = at.ffn_hidden_size, need("vocab_size")
   c.n_kv_heads = new and at.num_kv_heads or not new and at.multi_query and 1 or nil
-  c.eps, c.act = at.layer_norm_epsilon, act_of(config, "activation")
+  c.eps, c.act, c.alibi = at.layer_norm_epsilon, act_of(config, "activation"), at.alibi or nil
   c.bias = {qkv = at.bias, out = at.bias, mlp = at.bias}
   c.attention = row(c.attention, {kind = not new and at.multi_query and "joined" or "grouped"})
   c.parallel = new or at.parallel_attn
@@ -319,11 +415,18 @@ local PHI3 = row(LLAMA, {rotates_parts = true, attention = {name = "self_attn", 
   mlp = {name = "mlp", kind = "joined", joined = "gate_up_proj", down = "down_proj"}})
 local GEMMA = row(LLAMA, {norm = "rms_plus_one"})
 local GLM = row(LLAMA, {mlp = PHI3.mlp, pairs = true, rotates_parts = true})
+local UP_DOWN = {name = "mlp", kind = "plain", up = "up_proj", down = "down_proj"}
+local BEHIND = {behind_attention = "post_attention_layernorm", behind_mlp = "post_feedforward_layernorm"}
+local COHERE = row(LLAMA, {norm = "layer_without_bias", norms = {before_attention = "input_layernorm"}, parallel = true, pairs = true})
 local GEMMA_SIZES = {hidden_size = 2304, num_hidden_layers = 26, num_attention_heads = 8, num_key_value_heads = 4, head_dim = 256,
   intermediate_size = 9216, sliding_window = 4096, query_pre_attn_scalar = 256}
 local OF_7B = {hidden_size = 4096, num_hidden_layers = 32, num_attention_heads = 32, intermediate_size = 11008, vocab_size = 32000,
   max_position_embeddings = 2048}
 local OF_MISTRAL = row(OF_7B, {num_key_value_heads = 8, intermediate_size = 14336, max_position_embeddings = 131072})
+local OF_COHERE = {hidden_size = 8192, num_hidden_layers = 40, num_attention_heads = 64, intermediate_size = 22528, vocab_size = 256000,
+  max_position_embeddings = 8192, layer_norm_eps = 1e-5, rope_theta = 500000, logit_scale = 0.0625, tie_word_embeddings = true,
+  pad_token_id = 0}
+local OF_OLMO = row(OF_7B, {vocab_size = 50304, rms_norm_eps = 1e-5, pad_token_id = 1})
 local OF_QWEN = row(OF_7B, {num_key_value_heads = 32, intermediate_size = 22016, vocab_size = 151936,
   max_position_embeddings = 32768, max_window_layers = 28})
 local OF_GLM = {hidden_size = 4096, num_hidden_layers = 40, num_attention_heads = 32, num_key_value_heads = 2, head_dim = 128,
@@ -340,6 +443,10 @@ M.table = {
     rope_theta = 2000000, tie_word_embeddings = true, pad_token_id = 128004}},
   mistral = {is = LLAMA, read = of_mistral, usual = row(OF_MISTRAL, {sliding_window = 4096})},
   ministral = {is = LLAMA, read = of_mistral, usual = row(OF_MISTRAL, {sliding_window = 4096})},
+  ministral3 = {is = row(LLAMA, {scales_queries = true}), read = of_ministral3, usual = row(OF_MISTRAL, {num_hidden_layers = 34,
+    head_dim = 128, vocab_size = 131072, max_position_embeddings = 262144, rms_norm_eps = 1e-5, pad_token_id = 11,
+    rope_parameters = {rope_type = "yarn", rope_theta = 1000000.0, factor = 16.0, original_max_position_embeddings = 16384,
+    beta_fast = 32.0, beta_slow = 1.0, mscale_all_dim = 1.0, mscale = 1.0, llama_4_scaling_beta = 0.1}})},
   mixtral = {is = LLAMA, read = of_mixtral, usual = row(OF_MISTRAL, {num_local_experts = 8, num_experts_per_tok = 2,
     rms_norm_eps = 1e-5, rope_theta = 1000000})},
   qwen2 = {is = LLAMA, read = of_qwen2, usual = row(OF_QWEN, {sliding_window = 4096})},
@@ -373,8 +480,49 @@ M.table = {
     n_routed_experts = 256, n_shared_experts = 1, n_group = 8, topk_group = 4, routed_scaling_factor = 2.5,
     first_k_dense_replace = 3, q_lora_rank = 1536, kv_lora_rank = 512, qk_rope_head_dim = 64, qk_nope_head_dim = 128,
     v_head_dim = 128, num_experts_per_tok = 8, norm_topk_prob = true, rope_interleave = true}},
-  olmo2 = {is = row(LLAMA, {norms = {behind_attention = "post_attention_layernorm", behind_mlp = "post_feedforward_layernorm"}}),
-    read = of_olmo2, usual = row(OF_7B, {vocab_size = 50304, rms_norm_eps = 1e-5, pad_token_id = 1})},
+  olmo2 = {is = row(LLAMA, {norms = BEHIND}),
+    read = of_olmo2, usual = OF_OLMO},
+  olmo3 = {is = row(LLAMA, {norms = BEHIND}), read = of_olmo2, by_layer = true, usual = row(OF_OLMO, {rope_theta = 500000,
+    rope_local_base_freq = 500000, sliding_window = 4096})},
+  exaone4 = {is = row(LLAMA, {norms = BEHIND}), read = of_exaone, usual = row(OF_7B, {intermediate_size = 16384, vocab_size = 102400,
+    num_key_value_heads = 32, rms_norm_eps = 1e-5, sliding_window = 4096})},
+  seed_oss = {is = LLAMA, read = of_seed_oss, usual = {hidden_size = 4096, num_hidden_layers = 64, num_attention_heads = 80,
+    num_key_value_heads = 8, head_dim = 128, intermediate_size = 27648, vocab_size = 155136, max_position_embeddings = 524288,
+    pad_token_id = 1, attention_bias = true, attention_out_bias = false, attention_dropout = 0.1, residual_dropout = 0.1}},
+  arcee = {is = row(LLAMA, {mlp = UP_DOWN}), read = of_llama, usual = row(OF_7B, {hidden_size = 2560, intermediate_size = 18432,
+    max_position_embeddings = 4096, rms_norm_eps = 1e-5, hidden_act = "relu2"})},
+  ernie4_5 = {is = row(LLAMA, {pairs = true}), read = of_ernie, usual = {hidden_size = 1024, num_hidden_layers = 18,
+    num_attention_heads = 16, num_key_value_heads = 2, head_dim = 128, intermediate_size = 3072, vocab_size = 103424,
+    max_position_embeddings = 131072, rms_norm_eps = 1e-5, rope_theta = 500000, tie_word_embeddings = true, pad_token_id = 0,
+    use_bias = false}},
+  helium = {is = row(LLAMA, {pairs = true}), read = of_helium, usual = {hidden_size = 2560, num_hidden_layers = 24,
+    num_attention_heads = 20, num_key_value_heads = 20, head_dim = 128, intermediate_size = 7040, vocab_size = 48000,
+    max_position_embeddings = 4096, rms_norm_eps = 1e-8, rope_theta = 100000, pad_token_id = 3}},
+  hunyuan_v1_dense = {is = row(LLAMA, {norms_rotated = true, query_names = {"query_layernorm", "key_layernorm"}}), read = of_hunyuan,
+    usual = row(OF_7B, {vocab_size = 290943, rms_norm_eps = 1e-5, pad_token_id = 0})},
+  starcoder2 = {is = row(LLAMA, {norm = "layer", mlp = {name = "mlp", kind = "plain", up = "c_fc", down = "c_proj"}}),
+    read = of_starcoder, usual = {hidden_size = 3072, num_hidden_layers = 30, num_attention_heads = 24, num_key_value_heads = 2,
+    intermediate_size = 12288, vocab_size = 49152, max_position_embeddings = 4096, norm_epsilon = 1e-5, use_bias = true,
+    hidden_act = "gelu_pytorch_tanh", tie_word_embeddings = true, residual_dropout = 0.0, embedding_dropout = 0.0}},
+  phi = {is = row(LLAMA, {files = row(FILES, {norm = "final_layernorm"}), norm = "layer", norms = {before_attention = "input_layernorm"},
+    parallel = true, rotates_parts = true, attention = {name = "self_attn", kind = "separate", out = "dense"},
+    mlp = {name = "mlp", kind = "plain", up = "fc1", down = "fc2"}}), read = of_phi, usual = {hidden_size = 2048,
+    num_hidden_layers = 24, num_attention_heads = 32, intermediate_size = 8192, vocab_size = 51200, max_position_embeddings = 2048,
+    layer_norm_eps = 1e-5, hidden_act = "gelu_new", partial_rotary_factor = 0.5, resid_pdrop = 0.0, embd_pdrop = 0.0}},
+  stablelm = {is = row(LLAMA, {norm = "layer", rotates_parts = true}), read = of_stablelm, usual = {hidden_size = 2560,
+    num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 32, intermediate_size = 6912, vocab_size = 50304,
+    max_position_embeddings = 4096, layer_norm_eps = 1e-5, partial_rotary_factor = 0.25, use_qkv_bias = false,
+    use_parallel_residual = false}},
+  nemotron = {is = row(LLAMA, {norm = "layer_plus_one", rotates_parts = true, mlp = UP_DOWN}), read = of_nemotron, usual = {
+    hidden_size = 6144, num_hidden_layers = 32, num_attention_heads = 48, intermediate_size = 24576, vocab_size = 256000,
+    max_position_embeddings = 4096, norm_eps = 1e-5, hidden_act = "relu2", partial_rotary_factor = 0.5}},
+  cohere = {is = COHERE, read = of_cohere, usual = OF_COHERE},
+  cohere2 = {is = COHERE, read = of_cohere, usual = row(OF_COHERE, {rope_theta = 10000, sliding_window = 4096})},
+  glm4_moe = {is = row(LLAMA, {rotates_parts = true}), read = of_glm4_moe, also = {num_local_experts = "n_routed_experts"},
+    usual = {hidden_size = 4096, num_hidden_layers = 46, num_attention_heads = 96, num_key_value_heads = 8, intermediate_size = 10944,
+    vocab_size = 151552, max_position_embeddings = 131072, rms_norm_eps = 1e-5, moe_intermediate_size = 1408, num_experts_per_tok = 8,
+    n_routed_experts = 128, n_shared_experts = 1, n_group = 1, topk_group = 1, routed_scaling_factor = 1.0, first_k_dense_replace = 1,
+    norm_topk_prob = true, use_qk_norm = false, partial_rotary_factor = 0.5}},
   granite = {is = LLAMA, read = of_granite, usual = row(OF_7B, {embedding_multiplier = 1.0, logits_scaling = 1.0,
     residual_multiplier = 1.0, attention_multiplier = 1.0})},
   glm = {is = GLM, read = of_glm, usual = OF_GLM},
@@ -426,7 +574,7 @@ function M.read(file, types, known)
   c.positions = c.positions or at.max_position_embeddings or 2048
   c.pad = c.pads and config.pad(c.vocab) or nil
   if config.prefix then c.files = row(c.files, {prefix = config.prefix}) end
-  if c.files.positions then return c end
+  if c.files.positions or c.alibi then return c end
   c.rotary = rotary_of(at, family.by_layer and "full_attention")
   c.rotary.part = c.rotary.part or 1
   if c.rotary.part ~= 1 and not c.rotates_parts then
@@ -435,6 +583,14 @@ function M.read(file, types, known)
   end
   if known and c.rotary.part ~= 1 then
     error(config.path .. ": partial_rotary_factor is " .. c.rotary.part .. "; this plan knows 1 alone")
+  end
+  if c.scales_queries then
+    local beta, length = hugging_face.rope_fields(at).llama_4_scaling_beta, c.rotary.scaling.original_max_position_embeddings
+    if not beta or not length then
+      error(config.path .. ": transformers' " .. at.model_type .. " needs llama_4_scaling_beta and original_max_position_embeddings in "
+        .. "rope_parameters")
+    end
+    c.query_scale = {beta = beta, length = length}
   end
   c.sliding_rotary = family.by_layer and rotary_of(at, "sliding_attention") or nil
   return c

@@ -46,12 +46,14 @@ for kind, names in pairs{
   token = "pad_token_id",
   positive = "rms_norm_eps layer_norm_eps layer_norm_epsilon rope_theta rotary_emb_base query_pre_attn_scalar "
     .. "attn_logit_softcapping final_logit_softcapping routed_scaling_factor factor embedding_multiplier logits_scaling "
-    .. "residual_multiplier attention_multiplier swiglu_limit swiglu_alpha rope_local_base_freq",
-  small = "hidden_dropout_prob attention_probs_dropout_prob resid_pdrop embd_pdrop attn_pdrop attention_dropout",
+    .. "residual_multiplier attention_multiplier swiglu_limit swiglu_alpha rope_local_base_freq llama_4_scaling_beta logit_scale "
+    .. "norm_epsilon norm_eps",
+  small = "hidden_dropout_prob attention_probs_dropout_prob resid_pdrop embd_pdrop attn_pdrop attention_dropout "
+    .. "residual_dropout embedding_dropout",
   part = "rotary_pct partial_rotary_factor",
   flag = "tie_word_embeddings attention_bias use_sliding_window use_parallel_residual rope_interleave qkv_bias "
     .. "norm_topk_prob new_decoder_architecture multi_query parallel_attn bias mlp_bias output_router_logits "
-    .. "scale_attn_weights scale_attn_by_inverse_layer_idx",
+    .. "scale_attn_weights scale_attn_by_inverse_layer_idx alibi use_bias use_qkv_bias attention_out_bias use_qk_norm",
   text = "model_type hidden_act hidden_activation activation activation_function layer_type rope_type type",
   texts = "layer_types", sizes = "hidden_sizes depths", counts = "mlp_only_layers no_rope_layers",
   table = "id2label rope_parameters rope_scaling text_config sliding_attention full_attention",
@@ -135,12 +137,23 @@ function M.config(path, types, usual, also)
   return of
 end
 
+-- The field with the rotary embedding's scaling: rope_scaling counts unless it is empty.
+local function scaled_by(config)
+  for _ in pairs(config.rope_scaling or {}) do return "rope_scaling" end
+  return "rope_parameters"
+end
+
+-- What that field has.
+function M.rope_fields(config)
+  local from = scaled_by(config)
+  return checked(config[from] or {}, from .. ".")
+end
+
 -- The rotary embedding's angle and scaling, and the part of a head that is rotated, or nil. As transformers reads it: newer
 -- files have all in rope_parameters; of a file with both rope_scaling counts; what an object does not say is beside it.
 -- config: the fields of M.config. layer_type: the type of the layers, where each type has an embedding of its own.
 function M.rope(config, layer_type)
-  local from = "rope_parameters"
-  for _ in pairs(config.rope_scaling or {}) do from = "rope_scaling" end -- not an empty one
+  local from = scaled_by(config)
   local fields, scaling = config[from] or {}, {}
   if layer_type and from == "rope_parameters" then
     from = from .. "." .. layer_type
@@ -151,6 +164,8 @@ function M.rope(config, layer_type)
   local rope = checked(fields, from .. ".")
   -- `finetuned` is a note of YaRN's authors.
   local elsewhere = {rope_theta = true, type = true, partial_rotary_factor = true, finetuned = true}
+  if config.model_type == "ministral3" then elsewhere.llama_4_scaling_beta, elsewhere.max_position_embeddings = true, true end
+  if config.model_type == "phi3" then elsewhere.long_mscale, elsewhere.short_mscale = true, true end -- transformers does not read them
   for key, value in pairs(fields) do
     if not elsewhere[key] then scaling[key] = value end
   end

@@ -17,21 +17,21 @@ end
 
 -- c: dim, n_heads, scaling, latent = {queries = or nil: none, keys =, nope =, rope =, value =: the sizes of the
 -- latent vectors, of a head's part that is not rotated, of the part that is, of its value; pairs =: rotated are
--- neighbours}; linear(inputs, outputs): makes a projection.
+-- neighbours; bias =: of the latent vectors and of the output}; linear(inputs, outputs, bias): makes a projection.
 function M.class(c, linear)
   local l, size = c.latent, c.latent.nope + c.latent.rope
   local how = {is_causal = true, scale = scale_of(size, c.scaling)}
 
   return nn.module("LatentAttention", function(self)
     if l.queries then
-      self.q_a_proj, self.q_a_layernorm = linear(c.dim, l.queries), nn.RMSNorm(l.queries, {eps = EPS})
+      self.q_a_proj, self.q_a_layernorm = linear(c.dim, l.queries, l.bias), nn.RMSNorm(l.queries, {eps = EPS})
       self.q_b_proj = linear(l.queries, c.n_heads * size)
     else
       self.q_proj = linear(c.dim, c.n_heads * size)
     end
-    self.kv_a_proj_with_mqa, self.kv_a_layernorm = linear(c.dim, l.keys + l.rope), nn.RMSNorm(l.keys, {eps = EPS})
+    self.kv_a_proj_with_mqa, self.kv_a_layernorm = linear(c.dim, l.keys + l.rope, l.bias), nn.RMSNorm(l.keys, {eps = EPS})
     self.kv_b_proj = linear(l.keys, c.n_heads * (l.nope + l.value))
-    self.o_proj = linear(c.n_heads * l.value, c.dim)
+    self.o_proj = linear(c.n_heads * l.value, c.dim, l.bias)
 
     local function rotated(x, cos, sin) return x:rotary(cos, sin, {pairs = l.pairs}) end
     function self:forward(x, cos, sin, documents)

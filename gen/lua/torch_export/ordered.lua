@@ -179,7 +179,8 @@ end
 local function bags(a, padding)
   local indices, offsets = plain_tensor(a.indices), plain_tensor(a.offsets)
   local n, count = base.elements(core.shape(indices)), core.shape(offsets)[1]
-  local last = a.include_last_offset and raw.narrow(offsets, 0, count - 1, 1) -- behind it no row counts
+  if a.include_last_offset then offsets = raw.replicate(offsets) end -- which data parallel may have cut
+  local last = a.include_last_offset and raw.narrow(offsets, 0, count - 1, 1)
   if last then
     count = count - 1
     offsets = raw.narrow(offsets, 0, 0, count)
@@ -191,12 +192,11 @@ local function bags(a, padding)
   if a.per_sample_weights ~= nil then rows = raw.mul(rows, base.view(a.per_sample_weights, {n, 1})) end
   local counts = raw.full({n}, 1, "float32")
   local left_out = padding and padding >= 0 and raw.eq(indices, padding) or nil
-  if last then
-    local behind = raw.ge(base.index_row(n), raw.to(last, "int32"))
-    left_out = left_out and raw.logical_or(left_out, behind) or behind
-  end
+  if left_out then counts = raw.to(raw.logical_not(left_out), "float32") end
+  -- As in PyTorch's kernels rows behind the last offset are of the last bag, but for sums and means without a padding index: no sum
+  -- has them, and means divide by their number, too.
+  if last and a.mode ~= 2 and not left_out then left_out = raw.ge(base.index_row(n), raw.to(last, "int32")) end
   if left_out then
-    counts = raw.to(raw.logical_not(left_out), "float32")
     rows = raw.where(raw.unsqueeze(left_out, -1), a.mode == 2 and -math.huge or 0.0, rows)
   end
   local per_bag = raw.unsqueeze(raw.index_add(raw.full({count}, 0, "float32"), 0, bag, counts), -1)

@@ -112,6 +112,7 @@ static bool refuse_others(const json_t *object, bool samples, const char *path, 
                 {"eta_cutoff", "0", true},
                 {"num_beams", "1", false},
                 {"num_beam_groups", "1", false},
+                {"num_return_sequences", "1", false},
                 {"diversity_penalty", "0", false},
                 {"penalty_alpha", "0", false},
                 {"dola_layers", "null", false},
@@ -155,8 +156,11 @@ static bool refuse_others(const json_t *object, bool samples, const char *path, 
 static bool take_sampling(struct text_settings *s, const json_t *object, const char *path,
                           struct failure *why)
 {
-  const bool samples = json_is_true(json_object_get(object, "do_sample"));
+  const json_t *do_sample = json_object_get(object, "do_sample");
+  const bool samples = json_is_true(do_sample);
   double penalty = 1, temperature = 1, top_k = 50, top_p = 1, min_p = 0, most = 0;
+  if (do_sample && !json_is_boolean(do_sample) && !json_is_null(do_sample))
+    return failed(why, "%s: do_sample is not true or false", path);
   if (!refuse_others(object, samples, path, why) ||
       !take_number(object, "repetition_penalty", false, 1e-3, 1000, &penalty, path, why) ||
       !take_number(object, "max_new_tokens", true, 1, INT_MAX, &most, path, why))
@@ -164,7 +168,7 @@ static bool take_sampling(struct text_settings *s, const json_t *object, const c
   s->sampling.penalty = (float)penalty;
   s->most = (int)most;
   if (!samples) return true;
-  if (!take_number(object, "temperature", false, 0, 1000, &temperature, path, why) ||
+  if (!take_number(object, "temperature", false, 1e-6, 1000, &temperature, path, why) ||
       !take_number(object, "top_k", true, 0, INT_MAX / 2, &top_k, path, why) ||
       !take_number(object, "top_p", false, 0, 1, &top_p, path, why) ||
       !take_number(object, "min_p", false, 0, 1, &min_p, path, why))
@@ -176,19 +180,22 @@ static bool take_sampling(struct text_settings *s, const json_t *object, const c
   return true;
 }
 
+// Without a generation_config.json transformers reads all of it from config.json.
 static bool read_files(struct text_settings *s, const struct options *o, struct failure *why)
 {
   char path[PATH_MAX];
   json_t *object = NULL;
   bool ok = true;
-  if (beside_model(o, "generation_config.json", path)) {
+  const bool has_own = beside_model(o, "generation_config.json", path);
+  if (has_own) {
     ok = read_object(path, 0, &object, why) && take_ends(s, object, path, why) &&
          take_sampling(s, object, path, why);
     json_decref(object);
     object = NULL;
   }
   if (ok && s->nend == 0 && beside_model(o, "config.json", path)) {
-    ok = read_object(path, 0, &object, why) && take_ends(s, object, path, why);
+    ok = read_object(path, 0, &object, why) && take_ends(s, object, path, why) &&
+         (has_own || take_sampling(s, object, path, why));
     json_decref(object);
   }
   return ok;

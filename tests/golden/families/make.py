@@ -61,6 +61,30 @@ MODELS = {
         **NO_SIZES)),
     "gpt_neox_parallel": ("GPTNeoX", dict(num_attention_heads=2, attention_bias=False, layer_norm_eps=0.01, rope_parameters=dict(
         rope_type="linear", factor=2.0, rope_theta=50.0, partial_rotary_factor=0.25))),
+    "mixtral_gelu": ("Mixtral", dict(num_local_experts=4, hidden_act="gelu", **EXPERTS)),
+    "deepseek_v3_bias": ("DeepseekV3", dict(num_key_value_heads=4, moe_intermediate_size=16, n_routed_experts=4, n_group=1, topk_group=1,
+        n_shared_experts=1, first_k_dense_replace=1, q_lora_rank=12, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=12,
+        attention_bias=True, hidden_act="gelu_pytorch_tanh", **EXPERTS)),
+    "ministral3": ("Ministral3", dict(head_dim=16, sliding_window=11, rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=8.0,
+        original_max_position_embeddings=4, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.5))),
+    "olmo3": ("Olmo3", dict(num_hidden_layers=4, sliding_window=5, rope_scaling=dict(rope_type="yarn", factor=8.0,
+        original_max_position_embeddings=8, attention_factor=1.2, beta_fast=32.0, beta_slow=1.0))),
+    "exaone4": ("Exaone4", dict(num_hidden_layers=4, sliding_window=5)),
+    "seed_oss": ("SeedOss", dict(head_dim=16, attention_dropout=0.0, residual_dropout=0.0, attention_out_bias=True, mlp_bias=True)),
+    "arcee": ("Arcee", dict(mlp_bias=True)),
+    "ernie4_5": ("Ernie4_5", dict(head_dim=16, use_bias=True)),
+    "helium": ("Helium", dict(head_dim=8, attention_bias=True)),
+    "hunyuan_v1_dense": ("HunYuanDenseV1", dict(head_dim=16, num_hidden_layers=3)),
+    "starcoder2": ("Starcoder2", dict(sliding_window=7)),
+    "phi": ("Phi", {}),
+    "stablelm": ("StableLm", dict(use_qkv_bias=True, rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5))),
+    "nemotron": ("Nemotron", dict(attention_bias=True)),
+    "cohere": ("Cohere", dict(num_key_value_heads=4, logit_scale=0.5)),
+    "cohere2": ("Cohere2", dict(num_hidden_layers=4, sliding_window=5, logit_scale=0.5)),
+    "glm4_moe": ("Glm4Moe", dict(moe_intermediate_size=16, n_routed_experts=4, use_qk_norm=True, attention_bias=True, num_mtp_layers=0,
+        routed_scaling_factor=1.5, **EXPERTS)),
+    "falcon_alibi": ("Falcon", dict(hidden_size=48, num_attention_heads=6, alibi=True, parallel_attn=False, bias=True, multi_query=False, **NO_SIZES)),
+    "falcon_alibi_one_key": ("Falcon", dict(alibi=True, multi_query=True, **NO_SIZES)),
     "falcon": ("Falcon", dict(parallel_attn=False, bias=True, multi_query=False, **NO_SIZES)),
     "falcon_one_norm": ("Falcon", dict(new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1, **NO_SIZES)),
 }
@@ -72,7 +96,8 @@ MODELS["gpt_oss_mxfp4"] = (MODELS["gpt_oss"][0], dict(MODELS["gpt_oss"][1], num_
 SPELLINGS = {"gpt_neox_parallel": dict(rope_parameters=None, rotary_emb_base=50, rotary_pct=0.25, rope_scaling={"type": "linear", "factor": 2.0},
     rope_theta=70.0, partial_rotary_factor=0.5)}
 TYPES = ("llama smollm3 mistral ministral mixtral qwen2 qwen3 qwen3_moe gemma gemma2 gemma3_text phi3 gpt_oss deepseek_v3 olmo2 olmoe granite glm glm4 "
-         "gpt2 gpt_neox falcon").split()
+         "gpt2 gpt_neox falcon ministral3 olmo3 exaone4 seed_oss arcee ernie4_5 helium hunyuan_v1_dense starcoder2 phi stablelm nemotron cohere "
+         "cohere2 glm4_moe").split()
 
 
 def float8(weights, name, p, generator):
@@ -152,7 +177,7 @@ def make(name):
     if of == "Falcon":
         sizes = {k: v for k, v in SIZES.items() if k in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")}
     config = getattr(hf, of + "Config")(**{**sizes, **differs})
-    config._attn_implementation = "eager"
+    config._attn_implementation = "sdpa" if "alibi" in name else "eager"  # eager adds ALiBi twice; sdpa is the default
     if hasattr(config, "_experts_implementation"):
         config._experts_implementation = "eager"
     torch.manual_seed(7)

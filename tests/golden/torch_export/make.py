@@ -426,6 +426,42 @@ def crossed():
     return Crossed(), (torch.randn(2, 6, 24), torch.randn(2, 5, 24))
 
 
+class Bags(nn.Module):
+    """Bags whose offsets, the last one behind the last bag, are an input: data parallel cuts it."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.weights = nn.Parameter(torch.randn(20, 6)), nn.Parameter(torch.rand(14))
+        self.out = nn.Linear(18, 5)
+
+    def forward(self, input, second):
+        def bag(mode, weights=None):
+            return F.embedding_bag(input, self.table, second, mode=mode, per_sample_weights=weights, include_last_offset=True)
+        return self.out(torch.cat([bag("sum", self.weights), bag("mean"), bag("max")], 1))
+
+
+@model(forms=("",))
+def bags():
+    return Bags(), (torch.randint(0, 20, (14,)), torch.tensor([0, 3, 3, 9, 14]))
+
+
+class BagsBehind(nn.Module):
+    """Rows behind the last offset, whose gradients PyTorch leaves undefined."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(4, 6))
+
+    def forward(self, input, second):
+        return torch.cat([F.embedding_bag(input, self.table, second, mode=mode, include_last_offset=True, padding_idx=padding)
+                          for mode in ("sum", "mean", "max") for padding in (None, 2)])
+
+
+@model(forms=("",), trains=False)
+def bags_behind():
+    return BagsBehind(), (torch.tensor([0, 3, 1, 1, 2, 0, 3, 2, 2]), torch.tensor([0, 2, 2, 6]))
+
+
 @model(forms=("",))
 def unplaced():
     return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), 2, enable_nested_tensor=False), (torch.randn(2, 3, 8),)

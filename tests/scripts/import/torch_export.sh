@@ -80,6 +80,7 @@ beside "$WORK/packs.log" packs
 beside "$WORK/lossy.log" trains lossy plain lossy "" -D loss=output -D dp=2
 beside "$WORK/mixtral.log" trains mixtral plain mixtral "" -D tp=2
 beside "$WORK/projections.log" trains projections plain projections "" -D loss=mse -D tp=2
+beside "$WORK/bags.log" trains bags plain bags "" -D loss=mse -D dp=2
 beside "$WORK/crossed.log" trains crossed plain crossed "" -D loss=mse -D tp=2
 mkdir "$WORK/copies" && cp "$data"/mlp.* "$WORK/copies"
 data=$WORK/copies beside "$WORK/mlp.log" trains mlp plain mlp "" -D tp=3
@@ -94,6 +95,7 @@ beside "$WORK/qwen3.log" trains qwen3 plain qwen3 "" -D tp=2
 more beside "$WORK/qwen3_core.log" trains qwen3_core plain qwen3 .core -D dp_shard=3
 beside "$WORK/vit.log" trains vit plain vit "" -D tp=2 -D dp_shard=2
 more beside "$WORK/vit_cuda.log" trains vit_cuda cuda vit .core -D tp=2
+beside "$WORK/bags_behind.log" gives bags_behind bags_behind ""
 beside "$WORK/llama_output.log" gives llama_output llama ""
 more beside "$WORK/gpt2_output.log" gives gpt2_output gpt2 "" -D tp=2
 more beside "$WORK/vit_output.log" gives vit_output vit .core -D tp=2
@@ -102,7 +104,7 @@ beside "$WORK/unplaced.log" trains unplaced plain unplaced "" -D loss=mse -D tp=
 beside "$WORK/own_changes.log" gives own_changes own_changes ""
 all_are_done
 for family in "${families[@]}"; do cat "$WORK/of_$family.log"; done
-for name in adapted{,_core,_gpt2} packs decomposed lossy mixtral projections{,_core} crossed mlp{,_core} llama{,_tp,_fsdp,_cuda,_output} gpt2{,_eager,_output} qwen3{,_core} vit{,_cuda,_output} own_changes unplaced norm_twice; do
+for name in adapted{,_core,_gpt2} packs decomposed lossy mixtral projections{,_core} bags crossed mlp{,_core} llama{,_tp,_fsdp,_cuda,_output} gpt2{,_eager,_output} qwen3{,_core} vit{,_cuda,_output} own_changes unplaced norm_twice; do
   [ ! -e "$WORK/$name.log" ] || cat "$WORK/$name.log"
 done
 

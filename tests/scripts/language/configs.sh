@@ -40,6 +40,7 @@ with() {
     { print }' "$1"
 }
 
+n=0
 folders=(models generate moe $(in_ci echo families))
 for config in $(printf "$golden/%s/*/config.json " "${folders[@]}"); do
   type=$(sed -n 's/^  "model_type": "\(.*\)",*$/\1/p' "$config")
@@ -47,6 +48,8 @@ for config in $(printf "$golden/%s/*/config.json " "${folders[@]}"); do
   sed '1s/$/\n  "sliding_window": null,\n  "layer_types": null,\n  "rope_scaling": null,/' "$config" |
     awk '!/^  "/ || !seen[$1]++' > "$WORK/whole.json"
   [[ $config == */families/* ]] && plans=causal_lm || plans=$(plans_of "$type")
+  n=$((n + 1))
+  ! [[ $config == */families/* && $((n % 2)) -eq 0 ]] || all_cases || continue
   for plan in $plans; do
     "$TPGEN" "plans/$plan.lua" -D "config=$config" --dump=lua > /dev/null 2> "$WORK/message" || { cat "$WORK/message"; fail "$config: no program"; }
     for key in $(sed -n 's/^  "\([a-z_0-9]*\)": .*/\1/p' "$WORK/whole.json"); do

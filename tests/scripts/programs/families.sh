@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # plans/causal_lm.lua has the losses of small models of Hugging Face transformers of each family (tests/golden/families), from
-# their config.json and weights alone: 10 steps of each, on two ranks, and in CI on one.
+# their config.json and weights alone: 10 steps of each, on two ranks, and in CI also on one or
+# with the batch cut, in turn; with CASES=all on all of these.
 . "$(dirname "$0")/../common.sh"
 local_mpi=yes
 . "$root/tests/scripts/programs.sh"
@@ -9,8 +10,13 @@ steps=10
 models=$golden/families
 make_runtime plain > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime"; }
 
-meshes=(tp=2 $(in_ci echo tp=1 dp=2))
-for of in "$models"/*/; do on_meshes "$(basename "$of")" causal_lm -D seq=16; done
+n=0
+for of in "$models"/*/; do
+  n=$((n + 1)) meshes=(tp=2)
+  ! ci_cases || [ $((n % 2)) -eq 0 ] && ! all_cases || meshes+=(tp=1)
+  ! ci_cases || [ $((n % 2)) -eq 1 ] && ! all_cases || meshes+=(dp=2)
+  on_meshes "$(basename "$of")" causal_lm -D seq=16
+done
 all_are_done
 cat "$WORK"/*.log
 
@@ -50,13 +56,16 @@ is_same qwen3_moe '"num_hidden_layers": 2, "use_sliding_window": true, "layer_ty
   '"num_hidden_layers": 2, "use_sliding_window": true'
 is_same gpt2 '"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 2, "max_position_embeddings": 48' \
   '"n_embd": 64, "n_layer": 3, "n_head": 2, "n_positions": 48'
+is_same phi3 '"rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [2], "short_mscale": 1.1, "long_mscale": 1.2}' \
+  '"rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [2]}'
+is_same ministral3 '"num_hidden_layers": 2, "sliding_window": 8, "layer_types": ["full_attention", "full_attention"]' '"num_hidden_layers": 2, "sliding_window": 8'
 is_same deepseek_v3 '"num_local_experts": 16' '"n_routed_experts": 16'
 is_same llama '"rope_scaling": {"type": "linear", "factor": 2.0, "original_max_position_embeddings": 8}' \
   '"rope_parameters": {"rope_type": "linear", "factor": 2.0}'
 
 echo '{"model_type": "mamba"}' > "$WORK/mamba.json"
 ! "$TPGEN" plans/causal_lm.lua -D config="$WORK/mamba.json" --dump=lua > /dev/null 2> "$WORK/message" || fail "mamba is taken"
-finds 'model_type is mamba; this plan knows deepseek_v3, falcon, .*qwen2, .*torch.export' "$WORK/message" || { cat "$WORK/message"; fail "mamba: another message"; }
+finds 'model_type is mamba; this plan knows arcee, .*falcon, .*qwen2, .*torch.export' "$WORK/message" || { cat "$WORK/message"; fail "mamba: another message"; }
 
 # What transformers does not read, or fails with, is an error. is_refused MESSAGE FIELDS: of config.json.
 is_refused() {
@@ -70,6 +79,7 @@ is_refused 'layer_types has sliding_attention, and use_sliding_window is false' 
 is_refused "rope_scaling has 'type' and no 'rope_type'" '"model_type": "gemma3_text", "rope_scaling": {"type": "linear", "factor": 2.0}'
 is_refused 'router_jitter_noise is 0.1; this plan knows 0 alone' '"model_type": "mixtral", "router_jitter_noise": 0.1'
 is_refused 'attention_dropout is 0.1; this plan knows 0 alone' '"model_type": "falcon", "attention_dropout": 0.1'
-is_refused 'alibi is true; this plan knows false alone' '"model_type": "falcon", "alibi": true'
+is_refused 'qk_layernorm is true; this plan knows false alone' '"model_type": "phi", "qk_layernorm": true'
+is_refused 'needs llama_4_scaling_beta and original_max_position_embeddings' '"model_type": "ministral3", "rope_parameters": {"rope_type": "default"}'
 is_refused 'use_bidirectional_attention is true; this plan knows null or false alone' '"model_type": "gemma2", "use_bidirectional_attention": true'
 finish "the losses of each family are those of transformers, and so are $types families' defaults"

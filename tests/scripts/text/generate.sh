@@ -166,9 +166,10 @@ run llama_tp2 "$WORK/ended" --weights "$WORK/ends" --prompts "$WORK/fifth.jsonl"
 mkdir "$WORK/drawing"
 cp "$of/llama/"*.safetensors "$WORK/drawing"
 for ((i = 0; i < 60; i++)); do sed -n $((i % 6 + 1))p "$WORK/llama.jsonl"; done > "$WORK/sixty.jsonl"
-# drawn_of CONFIG EXPRESSION: n draws by this generation_config.json, of which `outside` are none of the 50 best.
+# drawn_of CONFIG EXPRESSION: n draws by this generation_config.json, or without one, of which `outside` are none of the 50 best.
 drawn_of() {
-  echo "$1" > "$WORK/drawing/generation_config.json"
+  rm -f "$WORK/drawing/generation_config.json"
+  [ -z "$1" ] || echo "$1" > "$WORK/drawing/generation_config.json"
   run llama_tp2 "$WORK/sixty" --weights "$WORK/drawing" --prompts "$WORK/sixty.jsonl" --top 50 2> "$WORK/messages" || { cat "$WORK/messages"; return 1; }
   python3 - "$WORK/sixty" "$2" << 'END'
 import json, sys
@@ -184,9 +185,15 @@ drawn_of '{"do_sample": true, "temperature": 50, "top_k": null, "max_new_tokens"
 drawn_of '{"do_sample": true, "temperature": 50, "top_k": 0, "max_new_tokens": 3}' 'n == 180 and outside > 50' || fail "top_k of 0"
 drawn_of '{"do_sample": false, "temperature": 50, "typical_p": 0.5, "max_new_tokens": 3}' 'n == 180 and outside == 0 and different < 30' ||
   fail "no do_sample"
+# Without that file transformers reads all of it from config.json.
+sed '1s/$/\n  "do_sample": true, "temperature": 50.0, "max_new_tokens": 50,/' "$of/llama/config.json" > "$WORK/drawing/config.json"
+drawn_of '' 'n == 3000 and outside == 0 and different > 200' || fail "draws by config.json"
+drawn_of '{"max_new_tokens": 3}' 'n == 180 and different < 30' || fail "draws by config.json beside a generation_config.json"
+rm "$WORK/drawing/config.json"
 # What transformers would choose otherwise is refused.
 for member in '"no_repeat_ngram_size": 3' '"num_beams": 4' '"typical_p": 0.5' '"top_h": 0.4' '"suppress_tokens": [5]' '"min_new_tokens": 2' \
-  '"guidance_scale": 1.5' '"temperature": "warm"' '"top_k": -1' '"top_p": 1.5' '"max_new_tokens": 0' '"top_k": 2.5'; do
+  '"guidance_scale": 1.5' '"temperature": "warm"' '"top_k": -1' '"top_p": 1.5' '"max_new_tokens": 0' '"top_k": 2.5' \
+  '"do_sample": "false"' '"do_sample": 1' '"temperature": 0' '"num_return_sequences": 2'; do
   name=${member#\"} name=${name%%\"*}
   echo "{\"do_sample\": true, \"length_penalty\": 2.0, \"renormalize_logits\": true, $member}" > "$WORK/drawing/generation_config.json"
   ! run llama_tp2 "$WORK/sixty" --weights "$WORK/drawing" --prompts "$WORK/fifth.jsonl" 2> "$WORK/messages" &&

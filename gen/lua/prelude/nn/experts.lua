@@ -11,6 +11,7 @@
 --   groups, top_groups    the experts are in so many groups; a token's are in the best of these, by
 --                         the sum of a group's two best
 --   shared = 0            the hidden size of a network that takes every token
+--   act = "silu"          or "gelu", "gelu_tanh", "relu": of the experts and of that network
 --   bias_balance = 1e-3   experts are chosen by their scores plus a bias, a buffer. Each step it grows
 --                         by this where an expert had fewer tokens than the mean, and shrinks where it
 --                         had more. 0: it stays
@@ -32,10 +33,19 @@ for name, f in pairs(base.F) do of[name] = f end
 
 local LARGEST = 1 << 40
 
+-- The activations of experts.
+local ACTS = {silu = of.silu, gelu = of.gelu, relu = of.relu,
+  gelu_tanh = function(x) return of.gelu(x, {approximate = "tanh"}) end, relu2 = function(x) return of.relu(x) ^ 2 end}
+local function act_of(name, who)
+  if name == nil then return of.silu end
+  return ACTS[name] or fail("%s's act is silu, gelu, gelu_tanh, relu or relu2, not %s", who, base.a(name))
+end
+
 --- # Mixtures of experts
---- nn.Experts(num_experts, dim, hidden, init?): each expert is `down(silu(gate x) * up x)`, of rows by expert.
+--- nn.Experts(num_experts, dim, hidden, init?, act = "silu"): each expert is `down(act(gate x) * up x)`, of rows by expert. `act`:
+--- `"silu"`, `"gelu"`, `"gelu_tanh"`, `"relu"` or `"relu2"`.
 nn.Experts = base.own_class("Experts", {"gate_proj", "up_proj", "down_proj"},
-  function(num_experts, dim, hidden, init)
+  function(num_experts, dim, hidden, init, act)
     local experts = base.integer(num_experts, "Experts' number", 1, 1 << 20)
     dim = base.integer(dim, "Experts' size of a token", 1, LARGEST)
     hidden = base.integer(hidden, "Experts' hidden size", 1, LARGEST)
@@ -45,11 +55,11 @@ nn.Experts = base.own_class("Experts", {"gate_proj", "up_proj", "down_proj"},
         base.beginning({experts, outputs, inputs}, init, "Experts", "uniform", -bound, bound))
     end
     return {gate_proj = weight(hidden, dim), up_proj = weight(hidden, dim),
-      down_proj = weight(dim, hidden)}
+      down_proj = weight(dim, hidden)}, {act = act_of(act, "nn.Experts")}
   end,
-  function(self, _, rows, counts)
+  function(self, kept, rows, counts)
     local function linear(x, weight) return of.grouped_linear(x, weight, counts) end
-    local h = of.silu(linear(rows, self.gate_proj)) * linear(rows, self.up_proj)
+    local h = kept.act(linear(rows, self.gate_proj)) * linear(rows, self.up_proj)
     return linear(h, self.down_proj)
   end)
 base.Experts = nn.Experts
@@ -140,7 +150,7 @@ local function in_float32(gate, x)
 end
 
 local OPTIONS = base.option_names("nn.MoE", {"experts", "top_k", "hidden", "router", "normalize",
-  "scale", "groups", "top_groups", "shared", "bias_balance", "capacity", "bound", "load_batch", "init"})
+  "scale", "groups", "top_groups", "shared", "bias_balance", "capacity", "bound", "load_batch", "init", "act"})
 
 local function options_of(options)
   local o = base.options(options, "nn.MoE", OPTIONS)
@@ -172,16 +182,18 @@ local function options_of(options)
     if how.capacity then fail("nn.MoE takes a capacity, which drops places, or a bound, which drops none") end
   end
   if o.load_batch ~= nil then how.load_batch = base.integer(o.load_batch, "nn.MoE's load_batch", 1, LARGEST) end
-  how.init = o.init
+  how.init, how.act = o.init, o.act
+  act_of(o.act, "nn.MoE")
   return how
 end
 
 -- A network that takes every token, beside the experts.
-local SharedExperts = nn.module("SharedExperts", function(self, dim, hidden, init)
+local SharedExperts = nn.module("SharedExperts", function(self, dim, hidden, init, act)
   local options = {bias = false, init = init}
+  act = act_of(act, "nn.MoE")
   self.gate_proj, self.up_proj = nn.Linear(dim, hidden, options), nn.Linear(dim, hidden, options)
   self.down_proj = nn.Linear(hidden, dim, options)
-  function self:forward(x) return self.down_proj(of.silu(self.gate_proj(x)) * self.up_proj(x)) end
+  function self:forward(x) return self.down_proj(act(self.gate_proj(x)) * self.up_proj(x)) end
 end)
 
 --- nn.MoE(dim, options): a router and experts; a call gives the output, and a load for `F.load_balancing_loss`.
@@ -200,12 +212,13 @@ end)
 ---   bound: a rank has room for so many times the rows that its experts get in balance; more end the job
 ---   load_batch: the load is of groups of so many samples
 ---   init: of all weights
+---   act = "silu": the activation of the experts and of the network beside them: or `"gelu"`, `"gelu_tanh"`, `"relu"`, `"relu2"`
 nn.MoE = nn.module("MoE", function(self, dim, options)
   local how = options_of(options)
   self.gate = nn.Linear(dim, how.experts, {bias = false, init = how.init})
   base.set_adapter(self.gate, in_float32)
-  self.experts = nn.Experts(how.experts, dim, how.hidden, how.init)
-  if how.shared > 0 then self.shared_experts = SharedExperts(dim, how.shared, how.init) end
+  self.experts = nn.Experts(how.experts, dim, how.hidden, how.init, how.act)
+  if how.shared > 0 then self.shared_experts = SharedExperts(dim, how.shared, how.init, how.act) end
   if how.bias_balance then
     self.e_score_correction_bias = base.filled_parameter("MoE", {how.experts}, 0.0)
   end
