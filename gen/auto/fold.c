@@ -61,7 +61,7 @@ static void find_entries(struct folded *f, const struct automatic *a, int *first
   for (int c = 0; c < graph->ncall; c++) {
     const struct call *call = &graph->call[c];
     first_entry[c] = NONE;
-    if (!a->chooses[call->module]) continue;
+    if (!is_chosen(a, call->module)) continue;
     first_entry[c] = f->nentry;
     for (int i = 0; i < call->nin; i++) {
       GROW(f->entry, f->nentry, room);
@@ -149,8 +149,8 @@ static bool same_calls(const struct automatic *a, int one, int other, const int 
     const struct module *m = &graph->module[c->module], *w = &graph->module[d->module];
     if (strcmp(m->class_name, w->class_name) != 0 || c->nin != d->nin || c->nout != d->nout ||
         c->first - x->first != d->first - y->first || c->last - x->first != d->last - y->first ||
-        a->chooses[c->module] != a->chooses[d->module] || !same_requests(c->module, d->module) ||
-        (m->unit == NONE) != (w->unit == NONE))
+        is_chosen(a, c->module) != is_chosen(a, d->module) ||
+        !same_requests(c->module, d->module) || (m->unit == NONE) != (w->unit == NONE))
       return false;
   }
   for (int at = 0; at < x->last - x->first; at++) {

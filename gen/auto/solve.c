@@ -221,7 +221,7 @@ static void set_parameter_domain(const struct solving *g, struct node *n, int va
   unsigned open = 0, stated = 0, gathered = 0;
   struct layout at = {0};
   for (int i = 0; i < g->s.ndim; i++) open |= 1u << g->s.dim[i];
-  if (!g->asked->chooses[v->module]) stated = open;
+  if (!is_chosen(g->asked, v->module)) stated = open;
   for (int i = 0; i < graph->nstyle; i++) {
     const struct style *s = &graph->style[i];
     if (s->module == v->module && s->nrequest) stated |= 1u << s->mesh_dim;
@@ -454,7 +454,7 @@ static double least_large(const struct automatic *a)
   int n = 0;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->role != PARAMETER || !a->chooses[v->module]) continue;
+    if (v->role != PARAMETER || !is_chosen(a, v->module)) continue;
     sum += bytes_of(i, v->type);
     n++;
   }
@@ -694,7 +694,7 @@ static void find_joint_parameters(struct solving *g)
   for (int m = 0; m < graph->nmodule; m++) last[m] = NONE;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (!is_parameter(i) || node_of(&g->f, i) != i || !g->asked->chooses[v->module]) continue;
+    if (!is_parameter(i) || node_of(&g->f, i) != i || !is_chosen(g->asked, v->module)) continue;
     if (!g->node[i].users || v->unit != NONE || !v->shape.ndim) continue;
     if (last[v->module] != NONE) g->node[i].is_joint = g->node[last[v->module]].is_joint = true;
     last[v->module] = i;

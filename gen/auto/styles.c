@@ -92,7 +92,7 @@ static void add_parameters(const struct writing *w, int first)
 {
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->role != PARAMETER || !w->a->chooses[v->module]) continue;
+    if (v->role != PARAMETER || !is_chosen(w->a, v->module)) continue;
     const struct home h = home_of(w->s, i);
     const struct layout l = layout_of_number(h.layout);
     unsigned cut = 0;
@@ -120,7 +120,7 @@ static void add_outputs(const struct writing *w, int first)
 {
   for (int c = graph->ncall - 1; c >= 0; c--) {
     const struct call *call = &graph->call[c];
-    if (!w->a->chooses[call->module]) continue;
+    if (!is_chosen(w->a, call->module)) continue;
     for (int i = 0; i < call->nout; i++) {
       const int value = call->out[i], node = node_of(&w->s->folded, value);
       if (w->made_by[value] != NONE || !w->s->has_home[node] || node >= graph->nvalue) continue;
@@ -151,7 +151,7 @@ static void add_units(const struct writing *w)
     unsigned dims = 0;
     for (int i = 0; i < graph->nvalue; i++) {
       const struct value *v = &graph->value[i];
-      if (v->role == PARAMETER && v->module == m && v->unit == NONE && w->a->chooses[m])
+      if (v->role == PARAMETER && v->module == m && v->unit == NONE && is_chosen(w->a, m))
         dims |= home_of(w->s, i).gathered;
     }
     if (!dims) continue;

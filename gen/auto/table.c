@@ -256,7 +256,7 @@ static void add_parts(struct line *list, int *n, int first, const struct automat
   bool *has = alloc((size_t)(graph->nmodule + 1) * sizeof *has);
   for (int i = first; i < graph->nstyle; i++) has[graph->style[i].module] = true;
   for (int m = 0; m < graph->nmodule; m++) {
-    if (has[m] || !a->chooses[m] || !*graph->module[m].path || !parts_of_module(m)) continue;
+    if (has[m] || !is_chosen(a, m) || !*graph->module[m].path || !parts_of_module(m)) continue;
     const char *what = text("ModuleLayouts{parts = %s}", parts_in_lua(m));
     list[(*n)++] = (struct line){pattern[m], graph->module[m].path, what, false};
   }

@@ -11,7 +11,13 @@ struct automatic {
   int64_t parameters; /* the most bytes of parameters that a rank keeps; 0: no limit */
   bool cuts_large;    /* all large parameters are cut: of a mesh that tpgen finds */
   int line;
-  bool *chooses; /* by module: whether its placements are chosen */
+  int nmodule;   /* when auto() was asked last: the plan may make more */
+  bool *chooses; /* by module, of those: whether its placements are chosen */
 };
+
+static inline bool is_chosen(const struct automatic *a, int module)
+{
+  return module < a->nmodule && a->chooses[module];
+}
 
 #endif

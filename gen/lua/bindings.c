@@ -648,12 +648,14 @@ static int add_async(lua_State *L)
 static int add_automatic(lua_State *L)
 {
   enum { LIST = 1, DIMS, MEMORY, PARAMETERS, CUTS, LINE };
-  if (!graph->automatic) {
-    graph->automatic = alloc(sizeof *graph->automatic);
-    graph->automatic->chooses =
-        alloc((size_t)(graph->nmodule + 1) * sizeof *graph->automatic->chooses);
-  }
+  if (!graph->automatic) graph->automatic = alloc(sizeof *graph->automatic);
   struct automatic *a = graph->automatic;
+  if (a->nmodule < graph->nmodule) {
+    bool *chooses = alloc((size_t)graph->nmodule * sizeof *chooses);
+    if (a->nmodule) memcpy(chooses, a->chooses, (size_t)a->nmodule * sizeof *chooses);
+    a->chooses = chooses;
+    a->nmodule = graph->nmodule;
+  }
   for (lua_Integer i = 1; lua_rawgeti(L, LIST, i) != LUA_TNIL; i++, lua_pop(L, 1))
     a->chooses[luaL_checkinteger(L, -1)] = true;
   lua_pop(L, 1);

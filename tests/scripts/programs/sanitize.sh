@@ -96,6 +96,8 @@ for plan in plans/*.lua; do
   [ "$plan" != plans/torch_export.lua ] || arguments=(-D "model=$golden/torch_export/gpt2.pt2" -D tp=2)
   generate_for "cpu cuda" "$plan" "${arguments[@]}"
 done
+# Its plan makes modules after auto().
+generate_for cpu plans/torch_export.lua -D "model=$golden/torch_export/decompositions.core.pt2" -D loss=mse -D tp=2
 both=(cpu cuda) turn=0
 for plan in tests/equal/*.lua; do
   mapfile -t meshes < <(sed -n 's/^-- mesh: *//p' "$plan")
