@@ -1,8 +1,7 @@
 -- Any language model of Hugging Face of the families in lib/families.lua, by its config.json: Llama, SmolLM3, Mistral,
 -- Ministral, Mixtral, Qwen 2 to 3 and 3-MoE, OLMoE, Gemma 1 to 3, Phi, gpt-oss, DeepSeek-V3, OLMo 2 to 3, Granite, GLM-4 and
 -- 4.5, GPT-2, GPT-NeoX, Falcon, Command R, EXAONE 4 and others. Tensor parallel within the layers, sequence parallel between
--- them, loss parallel at the end. Plans
--- of single families have more settings.
+-- them, loss parallel at the end. Plans of single families have more settings.
 --
 --   tpgen plans/causal_lm.lua -o out/ -D config=SmolLM3-3B/config.json -D tp=2 -D seq=4096
 --   out/run.sh --weights SmolLM3-3B --data train.bin
