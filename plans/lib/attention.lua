@@ -7,9 +7,10 @@ function M.split(x, size) return x:unflatten(-1, -1, size):transpose(1, 2) end
 function M.join(x) return x:transpose(1, 2):flatten(2) end
 
 -- An activation by its name in lib/families.lua, by default silu.
-local ACTS = {silu = F.silu, gelu = F.gelu, relu = F.relu,
-  gelu_tanh = function(x) return F.gelu(x, {approximate = "tanh"}) end, relu2 = function(x) return F.relu(x) ^ 2 end}
-function M.act(name, x) return ACTS[name or "silu"](x) end
+function M.act(name, x)
+  if name == "relu2" then return F.relu(x) ^ 2 end
+  return F[name or "silu"](x)
+end
 
 -- How the ranks along tp share the heads: as many to each; where there are fewer key-value heads than
 -- ranks, several ranks have the same ones; where heads do not divide, each rank has all heads of some

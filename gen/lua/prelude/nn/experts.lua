@@ -11,7 +11,7 @@
 --   groups, top_groups    the experts are in so many groups; a token's are in the best of these, by
 --                         the sum of a group's two best
 --   shared = 0            the hidden size of a network that takes every token
---   act = "silu"          or "gelu", "gelu_tanh", "relu": of the experts and of that network
+--   act = "silu"          or "gelu", "gelu_tanh", "relu", "relu2" (relu(x)^2): of the experts and of that network
 --   bias_balance = 1e-3   experts are chosen by their scores plus a bias, a buffer. Each step it grows
 --                         by this where an expert had fewer tokens than the mean, and shrinks where it
 --                         had more. 0: it stays
@@ -34,8 +34,8 @@ for name, f in pairs(base.F) do of[name] = f end
 local LARGEST = 1 << 40
 
 -- The activations of experts.
-local ACTS = {silu = of.silu, gelu = of.gelu, relu = of.relu,
-  gelu_tanh = function(x) return of.gelu(x, {approximate = "tanh"}) end, relu2 = function(x) return of.relu(x) ^ 2 end}
+local ACTS = {silu = of.silu, gelu = of.gelu, gelu_tanh = of.gelu_tanh, relu = of.relu,
+  relu2 = function(x) return of.relu(x) ^ 2 end}
 local function act_of(name, who)
   if name == nil then return of.silu end
   return ACTS[name] or fail("%s's act is silu, gelu, gelu_tanh, relu or relu2, not %s", who, base.a(name))
