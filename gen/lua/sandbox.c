@@ -203,6 +203,7 @@ static bool has_ended(void)
 static void work_beside(pid_t child)
 {
 #ifdef SYS_pidfd_open
+  if (options.is_candidate) return; /* others need the processor */
   watched = (int)syscall(SYS_pidfd_open, child, 0);
   if (watched < 0) return;
   if (!ends_within(SHORT_MILLISECONDS)) arena_prepare(has_ended);

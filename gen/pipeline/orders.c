@@ -5,8 +5,8 @@
    take the same time. */
 #include "pipeline/pipeline.h"
 
+#include <ctype.h>
 #include <string.h>
-#include <strings.h>
 
 /* The parameters of an order. */
 struct order_shape {
@@ -342,7 +342,7 @@ static bool is_name_of(const char *name, const char *given)
 {
   for (; *name; name++) {
     if (*name == '_' && *given != '_') continue;
-    if (strncasecmp(name, given, 1) != 0) return false;
+    if (*name != *given && tolower((unsigned char)*given) != *name) return false;
     given++;
   }
   return !*given;

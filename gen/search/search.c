@@ -584,11 +584,7 @@ static void look_at(void *to, const struct candidate *given)
 {
   struct keeper *k = to;
   struct candidate c = *given;
-  int64_t choices = 1; /* that go with it */
-  for (int i = 0; i < k->s->space->n; i++)
-    if (k->s->space->at[i].kind == SEARCH_CHOICE && counts_in(k->s->space, &c, i))
-      choices *= k->s->space->at[i].n;
-  k->s->found->legal += choices;
+  k->s->found->legal += choices_with(k->s->space, &c);
   estimate(k->s->space, &k->s->probes, &c);
   c.order = order_of(k->s, &c);
   if (k->n && !same_mesh_of(k->s->space, &k->best[0], &c)) keep_mesh(k);

@@ -12,6 +12,7 @@
    rank, or the default. */
 struct searched {
   const char *name, *usual, *with, *without, *divides;
+  uint64_t with_any, without_any; /* a bit for each setting that `with` and `without` name */
   enum search_kind kind;
   int n, room;
   const char **value;
@@ -120,6 +121,8 @@ int64_t microbatches_in(const struct search_space *s, const struct candidate *c)
 /* Whether the setting has another value than its default; whether it counts: see `with`. */
 bool is_on(const struct search_space *s, const struct candidate *c, int setting);
 bool counts_in(const struct search_space *s, const struct candidate *c, int setting);
+/* The number of combinations of the choices that count. */
+int64_t choices_with(const struct search_space *s, const struct candidate *c);
 /* Whether it is one of the names "a,b". */
 bool is_named(const char *name, const char *names);
 bool is_rank_kind(enum search_kind kind);

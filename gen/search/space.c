@@ -116,6 +116,31 @@ static struct search_space *empty_space(void)
   return s;
 }
 
+bool is_named(const char *name, const char *names)
+{
+  for (; *names; names += strcspn(names, ","), names += *names == ',') {
+    const size_t n = strcspn(names, ",");
+    if (strlen(name) == n && !strncmp(name, names, n)) return true;
+  }
+  return false;
+}
+
+static uint64_t settings_named(const struct search_space *s, const char *names)
+{
+  uint64_t named = 0;
+  for (int i = 0; i < s->n && *names; i++) named |= (uint64_t)is_named(s->at[i].name, names) << i;
+  return named;
+}
+
+/* Notes which settings the others name, when all are there. */
+static void find_named(struct search_space *s)
+{
+  for (int i = 0; i < s->n; i++) {
+    s->at[i].with_any = settings_named(s, s->at[i].with);
+    s->at[i].without_any = settings_named(s, s->at[i].without);
+  }
+}
+
 struct search_space *read_space(void)
 {
   int n;
@@ -134,6 +159,7 @@ struct search_space *read_space(void)
     if (list[i].search == NO_SEARCH || s->n == MOST_SEARCHED) continue;
     add_setting(s, &list[i], given != NULL, given);
   }
+  find_named(s);
   return s->n ? s : NULL;
 }
 
@@ -150,6 +176,7 @@ struct search_space *space_of_parallel(void)
     s->at[s->n - 1].is_defined = l->is_defined;
     if (l->pinned) s->given[s->ngiven++] = (struct definition){l->name, l->pinned};
   }
+  find_named(s);
   return s;
 }
 
@@ -221,37 +248,45 @@ bool is_on(const struct search_space *s, const struct candidate *c, int setting)
   return s->at[setting].pinned ? !s->at[setting].is_off : c->v[setting] > 0;
 }
 
-bool is_named(const char *name, const char *names)
+/* A bit for each setting that is on. */
+static uint64_t settings_on_of(const struct search_space *s, const struct candidate *c)
 {
-  for (; *names; names += strcspn(names, ","), names += *names == ',') {
-    const size_t n = strcspn(names, ",");
-    if (strlen(name) == n && !strncmp(name, names, n)) return true;
-  }
-  return false;
+  uint64_t on = 0;
+  for (int i = 0; i < s->n; i++) on |= (uint64_t)is_on(s, c, i) << i;
+  return on;
 }
 
-static bool any_is_on(const struct search_space *s, const struct candidate *c, const char *names)
+/* Whether the setting counts beside those that are on. */
+static bool counts_beside(const struct searched *at, uint64_t on)
 {
-  for (int i = 0; i < s->n; i++)
-    if (is_on(s, c, i) && is_named(s->at[i].name, names)) return true;
-  return false;
+  return (!*at->with || at->with_any & on) && !(at->without_any & on);
 }
 
 bool counts_in(const struct search_space *s, const struct candidate *c, int setting)
 {
   const struct searched *at = &s->at[setting];
-  if (*at->with && !any_is_on(s, c, at->with)) return false;
-  return !*at->without || !any_is_on(s, c, at->without);
+  return (!*at->with && !at->without_any) || counts_beside(at, settings_on_of(s, c));
+}
+
+int64_t choices_with(const struct search_space *s, const struct candidate *c)
+{
+  const uint64_t on = settings_on_of(s, c);
+  int64_t choices = 1;
+  for (int i = 0; i < s->n; i++)
+    if (s->at[i].kind == SEARCH_CHOICE && counts_beside(&s->at[i], on)) choices *= s->at[i].n;
+  return choices;
 }
 
 void settle_values(const struct search_space *s, struct candidate *c)
 {
+  uint64_t on = settings_on_of(s, c);
   for (int i = 0; i < s->n; i++) {
     const struct searched *at = &s->at[i];
     if (at->pinned) continue;
-    if (c->v[i] && !counts_in(s, c, i)) c->v[i] = 0;
-    if (!c->v[i] && at->refused_with != NONE && is_on(s, c, at->refused_with))
+    if (c->v[i] && !counts_beside(at, on)) c->v[i] = 0;
+    if (!c->v[i] && at->refused_with != NONE && on >> at->refused_with & 1)
       c->v[i] = (unsigned char)at->first;
+    on = (on & ~(UINT64_C(1) << i)) | (uint64_t)is_on(s, c, i) << i;
   }
 }
 
@@ -337,8 +372,9 @@ static bool divisors_divide(const struct search_space *s, const struct candidate
 bool is_legal(const struct search_space *s, const struct candidate *c)
 {
   if (!ranks_multiply(s, c) || !batch_divides(s, c)) return false;
+  const uint64_t on = settings_on_of(s, c);
   for (int i = 0; i < s->n; i++)
-    if (is_on(s, c, i) && !counts_in(s, c, i)) return false;
+    if (on >> i & 1 && !counts_beside(&s->at[i], on)) return false;
   return divisors_divide(s, c) && schedule_is_legal(s, c);
 }
 

@@ -263,6 +263,18 @@ static bool finish_label(struct search *s, struct label *l, int64_t *got)
   return true;
 }
 
+/* That of all links over which ranks exchange pieces in the step, at once. */
+static double bandwidth_of_pairs(const struct rank_sample *r, const struct move_step *step)
+{
+  double sum = 0;
+  unsigned tiers = 0;
+  for (int i = 0; i < step->n; i++)
+    if (r->mesh.size[step->dim[i]] > 1) tiers |= 1u << r->tier[step->dim[i]];
+  for (int t = 0; t < r->tiers; t++)
+    if (tiers >> t & 1) sum += r->bandwidth[t];
+  return sum;
+}
+
 /* The same for an exchange whose pieces are not known yet: a lower bound. */
 static bool guess_label(struct search *s, struct label *l, int64_t *got)
 {
@@ -283,7 +295,7 @@ static bool guess_label(struct search *s, struct label *l, int64_t *got)
     if (got[r] + lacks[r] > s->limit) return false;
   }
   if (ranks->n == ranks->all) most = greater(most, (sum + ranks->all - 1) / ranks->all);
-  l->time += transfer_time(s->m, most, s->bandwidth);
+  l->time += transfer_time(s->m, most, bandwidth_of_pairs(ranks, &l->step));
   l->least = greater(l->least, l->time + to->rest);
   return true;
 }
@@ -305,8 +317,13 @@ static void consider(struct search *s, int before, int state, const struct move_
     return;
   }
   int64_t *got = s->got[s->n];
-  bool rough = step->kind == OP_exchange && state != TARGET;
-  if (!(rough ? guess_label(s, &l, got) : finish_label(s, &l, got)) || is_hopeless(s, &l)) return;
+  const bool exchanges = step->kind == OP_exchange, rough = exchanges && state != TARGET;
+  if (exchanges) {
+    struct label least = l;
+    if (!guess_label(s, &least, got) || is_hopeless(s, &least)) return;
+    if (rough) l = least;
+  }
+  if (!rough && (!finish_label(s, &l, got) || is_hopeless(s, &l))) return;
   if (state == TARGET) s->best = l;
   s->label[s->n] = l;
   if (state != TARGET) push(s, s->n);
