@@ -23,6 +23,7 @@ enum {
   MOST_ROUNDS = 12,
   LEAST_ROUNDS = 2,
   VARIED = 12,
+  VARIED_AT_ONCE = 6,
   FIRST_VARIED = 4,
   VARIED_OF_SLOWER = 6,
   MOST_REFINED = 8,
@@ -304,7 +305,7 @@ static int64_t least_ranks(const struct search_space *s)
    the default wherever the setting is on. Without such a value the setting is not varied. */
 static void try_choices_with(struct search_space *s, const struct job *refused, int setting)
 {
-  struct job job[MOST_SEARCHED];
+  struct job job[MOST_SEARCHED] = {{.to = NULL}};
   int choice[MOST_SEARCHED], value[MOST_SEARCHED], n = 0;
   for (int i = 0; i < s->n; i++) {
     const struct searched *at = &s->at[i];
@@ -352,7 +353,7 @@ static bool may_need_choice(const struct search_space *s, const struct searched 
 static void probe_settings(struct search *s)
 {
   struct search_space *space = s->space;
-  struct job job[MOST_SEARCHED];
+  struct job job[MOST_SEARCHED] = {{.to = NULL}};
   int of[MOST_SEARCHED], n = 0;
   bool has_stages = false;
   for (int i = 0; i < space->n; i++) {
@@ -497,9 +498,16 @@ static double distance(const struct search *search, const struct candidate *a,
   return d;
 }
 
+/* What the closed form says of a plan if gradients of micro-batches are reduced as in this one. */
+static struct told told_as(const struct candidate *c, const struct evaluated *o)
+{
+  if (o->decided.gradients == NO_CHOICE) return (struct told){c->seconds, c->bytes};
+  return c->way[o->decided.gradients == ADDED_UP_WHOLE];
+}
+
 /* By how much the closed form is to be multiplied: from the figures of the candidates that were
-   tried, those alike most, as their gradients of micro-batches were reduced. Their seconds count
-   only if they fit: collectives that have no room overlap less. */
+   tried, those alike most. Their seconds count only if they fit: collectives that have no room
+   overlap less. */
 static void correct(const struct search *s, const struct candidate *c, double *seconds,
                     double *bytes)
 {
@@ -509,18 +517,22 @@ static void correct(const struct search *s, const struct candidate *c, double *s
     const struct evaluated *o = outcome_at(other->tried);
     if (!o->is_there || o->step.seconds <= 0) continue;
     const double d = distance(s, c, other), weight = 1 / (d * d * d * d);
-    const bool is_told = o->decided.gradients != NO_CHOICE;
-    const bool sums = o->decided.gradients == ADDED_UP_WHOLE;
-    const double took = is_told ? other->way[sums].seconds : other->seconds;
-    const double held = is_told ? other->way[sums].bytes : other->bytes;
+    const struct told told = told_as(other, o);
     all += weight;
-    of_bytes += weight * log((double)o->step.bytes / held);
+    of_bytes += weight * log((double)o->step.bytes / told.bytes);
     if (!candidate_fits(s->space, o)) continue;
     fitting += weight;
-    of_seconds += weight * log(o->step.seconds / took);
+    of_seconds += weight * log(o->step.seconds / told.seconds);
   }
   *seconds = fitting > 0 ? exp(of_seconds / fitting) : 1;
   *bytes = all > 0 ? exp(of_bytes / all) : 1;
+}
+
+/* By how much later what does not fit is tried. bytes: by what its memory is multiplied. */
+static double lateness(const struct search *s, const struct candidate *c, double bytes)
+{
+  const double over = s->space->memory ? c->bytes * bytes / (double)s->space->memory : 0;
+  return over > 1 ? 1 + 3 * (over - 1) : 1;
 }
 
 /* Seconds, more where it does not fit. */
@@ -529,8 +541,7 @@ static double order_of(const struct search *s, struct candidate *c)
   double seconds, bytes;
   correct(s, c, &seconds, &bytes);
   choose_way(s->space, c, bytes);
-  const double over = s->space->memory ? c->bytes * bytes / (double)s->space->memory : 0;
-  return c->seconds * seconds * (over > 1 ? 1 + 3 * (over - 1) : 1);
+  return c->seconds * seconds * lateness(s, c, bytes);
 }
 
 static int compare(const void *a, const void *b)
@@ -1004,20 +1015,73 @@ static void sort_near(struct near *near)
   if (near->n) qsort(near->at, (size_t)near->n, sizeof *near->at, compare);
 }
 
-/* Neighbours of a leader that are not hopeless: of the best so many, and of one that is slower than
-   the best of all not as many. The estimate is less exact for a pipeline: of its first ones more
-   may be wrong. */
+/* By how much a plan's time changed where a setting had another value, of pairs that were tried and
+   differ in nothing else, in the mean; 0: there is no such pair. */
+static double seen_change(const struct search *s, int setting, int from, int to)
+{
+  const struct found *f = s->found;
+  double sum = 0;
+  int n = 0;
+  for (int i = 0; i < f->n; i++) {
+    if (f->tried[i].v[setting] != from) continue;
+    const int at = index_with(f, &f->tried[i], setting, to);
+    if (at == NONE) continue;
+    const struct evaluated *before = outcome_at(f->tried[i].tried),
+                           *after = outcome_at(f->tried[at].tried);
+    if (!candidate_fits(f->space, before) || !candidate_fits(f->space, after)) continue;
+    sum += log(after->step.seconds / before->step.seconds);
+    n++;
+  }
+  return n ? exp(sum / n) : 0;
+}
+
+/* The order of a neighbour: the leader's time, by the closed form for the ranks that moved, and for
+   its other settings by what they did to other plans. Without such plans by those alike most. */
+static double order_beside(const struct search *s, const struct candidate *leader,
+                           struct candidate *c)
+{
+  const struct evaluated *o = outcome_at(leader->tried);
+  struct candidate moved = *c;
+  double change = 1, seconds, bytes;
+  for (int i = 0; i < s->space->n; i++) {
+    if (c->v[i] == leader->v[i] || is_rank_kind(s->space->at[i].kind)) continue;
+    const double seen = seen_change(s, i, leader->v[i], c->v[i]);
+    if (seen <= 0) continue;
+    change *= seen;
+    moved.v[i] = leader->v[i];
+  }
+  if (same_candidate(s->space, &moved, c)) return order_of(s, c);
+  estimate(s->space, &s->probes, &moved);
+  const double part = told_as(&moved, o).seconds / told_as(leader, o).seconds;
+  correct(s, c, &seconds, &bytes);
+  return o->step.seconds * part * change * lateness(s, c, bytes);
+}
+
+/* Neighbours of a leader that are not hopeless, some at a time, as each teaches about the others:
+   of the best so many, and of one that is slower than the best of all not as many. The estimate is
+   less exact for a pipeline: of its first ones more may be wrong. */
 static void try_near(struct search *s, struct near *near, int leader)
 {
-  const struct candidate *of = &s->found->tried[leader];
-  const double best = best_seconds(s->found);
-  const bool is_slower = outcome_at(of->tried)->step.seconds > best * TIES;
-  const int first = has_stages(s->space, of) ? FIRST_VARIED : 0;
-  const int most = is_slower && !is_small_program(s) ? VARIED_OF_SLOWER : VARIED;
-  int n = 0;
-  sort_near(near);
-  while (n < near->n && n < most && near->at[n].order < best * (n < first ? FAR_NEAR : CLOSE)) n++;
-  try_candidates(s, near->at, n);
+  const struct candidate of = s->found->tried[leader];
+  const bool is_slower =
+      outcome_at(of.tried)->step.seconds > best_seconds(s->found) * TIES && !is_small_program(s);
+  const int first = has_stages(s->space, &of) ? FIRST_VARIED : 0;
+  int left = is_slower ? VARIED_OF_SLOWER : VARIED, tried = 0;
+  while (near->n && left && !search_is_over()) {
+    for (int i = 0; i < near->n; i++) near->at[i].order = order_beside(s, &of, &near->at[i]);
+    sort_near(near);
+    const double best = best_seconds(s->found);
+    const int most = left < VARIED_AT_ONCE ? left : VARIED_AT_ONCE;
+    int n = 0;
+    while (n < near->n && n < most &&
+           near->at[n].order < best * (tried + n < first ? FAR_NEAR : CLOSE))
+      n++;
+    if (!n) return;
+    try_candidates(s, near->at, n);
+    tried += n;
+    left -= n;
+    near->at += n, near->n -= n, near->room -= n;
+  }
 }
 
 static bool is_better(const struct found *f, int a, int b)
@@ -1044,6 +1108,28 @@ static bool was_slow(const struct search *s, const struct candidate *c, int sett
   return false;
 }
 
+/* Whether the candidate is slower than the best, and would be with twice what the value of a choice
+   gained in plans of other shapes. */
+static bool hardly_helps(const struct search *s, const struct candidate *c, int setting, int value)
+{
+  const struct found *f = s->found;
+  const double most = best_seconds(f) * TIES, now = outcome_at(c->tried)->step.seconds;
+  if (now <= most || is_small_program(s)) return false;
+  double least = INFINITY; /* the part of the time that is left with the value */
+  for (int i = 0; i < f->n; i++) {
+    const struct candidate *other = &f->tried[i];
+    if (other->v[setting] != value || same_shape_of(f->space, c, other)) continue;
+    const int at = index_with(f, other, setting, c->v[setting]);
+    if (at == NONE) continue;
+    const struct evaluated *with = outcome_at(other->tried),
+                           *without = outcome_at(f->tried[at].tried);
+    if (!candidate_fits(f->space, with)) continue;
+    if (!candidate_fits(f->space, without)) return false;
+    least = fmin(least, with->step.seconds / without->step.seconds);
+  }
+  return least < INFINITY && now * least * least > most;
+}
+
 /* Tries every value of each choice by itself, and then the quicker values together. */
 static void vary_choices(struct search *s, int leader)
 {
@@ -1055,7 +1141,8 @@ static void vary_choices(struct search *s, int leader)
     for (int v = 0; v < space->at[i].n && space->at[i].kind == SEARCH_CHOICE; v++) {
       struct candidate other = of;
       other.v[i] = (unsigned char)v;
-      if (!space->at[i].pinned && v != of.v[i] && !was_slow(s, &of, i, v)) add_near(&near, other);
+      if (space->at[i].pinned || v == of.v[i] || was_slow(s, &of, i, v)) continue;
+      if (!hardly_helps(s, &of, i, v)) add_near(&near, other);
     }
   try_candidates(s, near.at, near.n);
   struct candidate all = of;

@@ -58,13 +58,14 @@ struct search_space {
 };
 
 /* A candidate: the index of a value of each setting. */
+struct told {
+  double seconds, bytes; /* by the closed form */
+};
 struct candidate {
   unsigned char v[MOST_SEARCHED];
   int tried;             /* the index of its outcome, or NONE */
   double seconds, bytes; /* by the closed form */
-  struct {
-    double seconds, bytes;
-  } way[2]; /* the same if gradients of micro-batches are reduced each, and as one sum */
+  struct told way[2]; /* the same if gradients of micro-batches are reduced each, and as one sum */
   double order;
 };
 
