@@ -27,6 +27,7 @@ void another_graph(void)
 
 void graph_open(void)
 {
+  open_shared_store();
   arena_open(TABLE_ROOM * (sizeof(struct value) + sizeof(struct op)));
   another_graph();
   graph->value = arena_table(sizeof *graph->value, &graph->nvalue);

@@ -132,7 +132,7 @@ static uint64_t settings_named(const struct search_space *s, const char *names)
   return named;
 }
 
-/* Notes which settings the others name, when all are there. */
+/* Notes which settings the others name, once all are in the list. */
 static void find_named(struct search_space *s)
 {
   for (int i = 0; i < s->n; i++) {

@@ -47,6 +47,35 @@ int mesh_number(struct cost_model *m)
   return m->meshes++;
 }
 
+static void ask_real(struct query *q, double x)
+{
+  int64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  ask_number(q, bits);
+}
+
+static void ask_link(struct query *q, struct link link)
+{
+  ask_real(q, link.bandwidth);
+  ask_real(q, link.latency);
+}
+
+void ask_machine(struct query *q)
+{
+  const struct mesh *m = &graph->mesh;
+  const struct cluster *c = &m->cluster;
+  ask_number(q, m->ndim);
+  for (int i = 0; i < m->ndim; i++) {
+    ask_number(q, (int64_t)m->size[i] << 1 | m->microbatch_axis[i]);
+    ask_link(q, (struct link){m->bandwidth[i], m->latency[i]});
+  }
+  ask_number(q, (int64_t)c->nodes << 32 | c->adds_in_switch);
+  ask_number(q, (int64_t)c->devices << 32 | c->cards);
+  ask_link(q, c->intra);
+  ask_link(q, c->inter);
+  ask_real(q, memory_seconds(1));
+}
+
 void *scratch_alloc(struct scratch *s, size_t size)
 {
   if (size > s->size) {

@@ -484,25 +484,29 @@ static void add_steps(struct cost_model *m, struct path *p, const struct compact
   if (p->n > 0) p->at[p->n - 1].to = *to;
 }
 
-void ask_move(struct cost_model *m, struct query *q, struct shape whole, enum type type,
-              const struct layout *from, const struct layout *to)
+/* All but the mesh. */
+static void ask_move_on_mesh(struct query *q, const struct cost_model *m, int mesh,
+                             struct shape whole, enum type type, const struct layout *from,
+                             const struct layout *to)
 {
-  begin_query(q);
-  ask_number(q, (int64_t)mesh_number(m) << 16 | whole.ndim << 8 | type_bytes(type) << 1 |
+  ask_number(q, (int64_t)mesh << 16 | whole.ndim << 8 | type_bytes(type) << 1 |
                     plan_options->greedy | (int64_t)m->packs_nothing << 40);
   for (int d = 0; d < whole.ndim; d++) ask_number(q, whole.size[d]);
   ask_layout(q, from);
   ask_layout(q, to);
 }
 
-const struct moves *find_moves(struct cost_model *m, struct shape whole, enum type type,
-                               struct layout from, struct layout to)
+void ask_move(struct cost_model *m, struct query *q, struct shape whole, enum type type,
+              const struct layout *from, const struct layout *to)
+{
+  begin_query(q);
+  ask_move_on_mesh(q, m, mesh_number(m), whole, type, from, to);
+}
+
+static struct moves moves_found(struct cost_model *m, struct shape whole, enum type type,
+                                struct layout from, struct layout to)
 {
   static const int origin[MAX_MESH];
-  bool is_new;
-  ask_move(m, &m->plan, whole, type, &from, &to);
-  struct moves *moves = answer_to(&m->plans, &m->plan, sizeof *moves, &is_new);
-  if (!is_new) return moves;
   struct fixed_part u = fixed_part_of(from, to);
   struct compact_layout a = compact_of(from, &u), b = compact_of(to, &u);
   struct path p = {.n = 0};
@@ -516,7 +520,47 @@ const struct moves *find_moves(struct cost_model *m, struct shape whole, enum ty
   struct move *move = alloc((size_t)p.n * sizeof *move);
   for (int i = 0; i < p.n; i++) move[i] = move_of(&p.at[i], &u);
   double time = (double)assess(m, &p, &most).time * 1e-12;
-  *moves = (struct moves){p.n, move, time, most * m->bytes, m->ended_early};
+  return (struct moves){p.n, move, time, most * m->bytes, m->ended_early};
+}
+
+/* As it is shared: the moves follow. */
+struct shared_moves {
+  struct moves found;
+  struct move move[];
+};
+
+/* The same from another process, if one has found it for such a machine. */
+static struct moves moves_found_once(struct cost_model *m, struct shape whole, enum type type,
+                                     struct layout from, struct layout to)
+{
+  if (is_measured()) return moves_found(m, whole, type, from, to);
+  struct query *q = &m->shared_plan;
+  begin_query(q);
+  ask_machine(q);
+  ask_move_on_mesh(q, m, 0, whole, type, &from, &to);
+  const struct shared_moves *known = shared_answer(q->at, (size_t)q->n);
+  if (known) {
+    struct moves moves = known->found;
+    moves.move = known->move;
+    return moves;
+  }
+  const struct moves moves = moves_found(m, whole, type, from, to);
+  const size_t bytes = (size_t)moves.n * sizeof *moves.move;
+  struct shared_moves *shared = alloc(sizeof *shared + bytes);
+  shared->found = moves;
+  shared->found.move = NULL;
+  if (moves.n) memcpy(shared->move, moves.move, bytes);
+  share_answer(q->at, (size_t)q->n, shared, sizeof *shared + bytes);
+  return moves;
+}
+
+const struct moves *find_moves(struct cost_model *m, struct shape whole, enum type type,
+                               struct layout from, struct layout to)
+{
+  bool is_new;
+  ask_move(m, &m->plan, whole, type, &from, &to);
+  struct moves *moves = answer_to(&m->plans, &m->plan, sizeof *moves, &is_new);
+  if (is_new) *moves = moves_found_once(m, whole, type, from, to);
   return moves;
 }
 

@@ -151,7 +151,7 @@ struct cost_model {
   /* The answers to earlier questions, and the question asked now. Buckets, sizes, exchanges' traits
      and volumes are those of the graph's values and operations. */
   struct memo costs, plans, exchanges, intervals, decisions, chunks, sizes, traits, volumes;
-  struct query cost, plan, exchange, interval, decision, chunk, size, trait, volume;
+  struct query cost, plan, shared_plan, exchange, interval, decision, chunk, size, trait, volume;
   struct sharding_search *search; /* of combine.c */
   struct scratch traffic, members, owners, group, coordinates[2], by_rank, sums,
       counts[COUNT_BUFFERS];

@@ -80,6 +80,9 @@ void forget_numbers(void);
 void enter_context(struct cost_model *m, struct shape whole, enum type type,
                    const struct fixed_part *u, const int coordinate[MAX_MESH], bool all);
 bool same_mesh(const struct mesh *a, const struct mesh *b);
+/* Everything of the mesh and its machine on which prices depend, where its figures are not
+   measured ones. */
+void ask_machine(struct query *q);
 /* The number of the graph's mesh among those of earlier questions. */
 int mesh_number(struct cost_model *m);
 void *scratch_alloc(struct scratch *s, size_t size);

@@ -207,6 +207,16 @@ bool lists_number(const int *list, int n, int number);
 void add(struct list *list, int number);
 void add_once(struct list *list, int number);
 
+/* ------------------------------------------------------------------------------ shared_store.c */
+
+/* Makes room for answers that this process and those forked later share. */
+void open_shared_store(void);
+/* The answer that one of them gave to the question, a row of numbers: valid until the process ends;
+   or NULL. The address is a multiple of 8. */
+const void *shared_answer(const int64_t *question, size_t n);
+/* Keeps the answer, `size` bytes without addresses, if there is room. */
+void share_answer(const int64_t *question, size_t n, const void *answer, size_t size);
+
 /* ---------------------------------------------------------------------------------- embedded.c */
 
 extern const struct embedded embedded[]; /* sorted by name */
