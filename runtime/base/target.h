@@ -15,6 +15,9 @@
 extern "C" {
 #endif
 
+// The first that a program calls: it may start the program again.
+void target_prepare(char **argv);
+
 // Requests, before target_start, that each step runs as one graph. False, and why, if the target
 // has no graphs.
 bool target_capture(struct failure *why);

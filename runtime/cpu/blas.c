@@ -1,13 +1,46 @@
 // SPDX-License-Identifier: MIT
-// OpenBLAS takes a buffer for each thread that multiplies, at its first product. Where it gets none
-// it tries for ever: this file asks for as much before that.
+// What OpenBLAS leaves to its callers.
+//
+// It takes a buffer for each thread that multiplies, at its first product. Where it gets none it
+// tries for ever: this file asks for as much before that.
+//
+// It takes a processor that is newer than itself for a Prescott, of 2004, whose products are
+// several times slower. It chooses while it is loaded, so the program must start again to get
+// others.
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include "base/program.h"
 #include "cpu/kernels/lapack.h"
 #include "cpu/kernels/math.h"
 
 extern char *openblas_get_config(void) __attribute__((weak));
+extern char *openblas_get_corename(void) __attribute__((weak));
+
+// OpenBLAS's name of the processor whose products this one can compute; NULL: none is better than
+// the oldest.
+static const char *blas_core(void)
+{
+#if defined __x86_64__ && defined __GNUC__
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl"))
+    return "SkylakeX";
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "Haswell";
+#endif
+  return NULL;
+}
+
+void take_newer_blas_core(char **argv)
+{
+  static const char variable[] = "OPENBLAS_CORETYPE"; // who sets it has chosen
+  const char *core = blas_core();
+  if (!core || !openblas_get_corename || getenv(variable)) return;
+  if (strcmp(openblas_get_corename(), "Prescott") != 0) return;
+  if (setenv(variable, core, true) == 0) execv("/proc/self/exe", argv);
+}
 
 void ask_for_blas_memory(void)
 {

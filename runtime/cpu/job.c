@@ -9,6 +9,7 @@
 #endif
 #include "base/clock.h"
 #include "cpu/cpu.h"
+#include "cpu/kernels/math.h"
 
 void fail_call(const char *file, int line, const char *call, const char *why)
 {
@@ -42,6 +43,11 @@ static void keep_room(void)
   mallopt(M_MMAP_THRESHOLD, 32 << 20); // the most that is allowed
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
 #endif
+}
+
+void target_prepare(char **argv)
+{
+  take_newer_blas_core(argv);
 }
 
 bool target_start(struct identity *me, struct failure *why)

@@ -106,6 +106,11 @@ static bool is_graph_for_all(struct failure *why)
   return failed(why, "--graph: some ranks were started with it and others were not");
 }
 
+void target_prepare(char **argv)
+{
+  (void)argv;
+}
+
 // A rank that cannot start must report it here: in NCCL the others would wait for it.
 bool target_start(struct identity *me, struct failure *why)
 {

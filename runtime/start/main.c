@@ -410,6 +410,7 @@ int main(int argc, char **argv)
 {
   struct options options;
   struct failure why = {""};
+  target_prepare(argv);
   rank = &this_rank;
   program = rank->program;
 #ifdef __SSE__

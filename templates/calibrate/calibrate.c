@@ -6,6 +6,7 @@
 #include "calibrate.h"
 #include "base/target.h"
 #include "cpu/cpu.h"
+#include "cpu/kernels/math.h"
 
 #include <omp.h>
 #include <stdlib.h>
@@ -95,6 +96,7 @@ int main(int argc, char **argv)
 {
   struct failure why;
   int level;
+  take_newer_blas_core(argv);
   if (argc < 2) return fprintf(stderr, "usage: calibrate FILE [--short]\n"), 2;
   if (argc > 2 && strcmp(argv[2], "--short") == 0) effort = (struct effort){1, 0, true};
   CHECK_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level));

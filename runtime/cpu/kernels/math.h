@@ -25,6 +25,10 @@ bool multiply_floats_by_onednn(char a_is, char b_is, float *c, int ldc, const fl
 // Ends the job if BLAS would find no memory. Called before the threads of a product begin.
 void ask_for_blas_memory(void);
 
+// Starts the program again where OpenBLAS does not know the processor, with products that it can
+// compute: before MPI, threads and output.
+void take_newer_blas_core(char **argv);
+
 static inline void gemm_on_one_thread(char a_is, char b_is, float *c, int ldc, const float *a,
                                       int lda, const float *b, int ldb, int m, int n, int k,
                                       bool add)
