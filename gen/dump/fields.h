@@ -134,6 +134,7 @@
   FIELD(LONG,      within,        "within") \
   FIELD(PREFETCH,  prefetch,      "prefetch") \
   FIELD(INT,       prefetched,    "prefetched") \
+  FIELD(FLAG,      overlap,       "overlap") \
   FIELD(BUCKETING, bucketing,     "bucketing") \
   FIELD(INT,       train_line,    "line")   \
   FIELD(INT,       steps,         "steps")  \

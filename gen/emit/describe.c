@@ -105,7 +105,9 @@ static char *stream_text(const struct op *op)
   const struct op *before = predecessor_of(op);
   if (before && before->group != op->group)
     group = text("%s's stream, after %s", group, printable(graph->group[before->group].name));
-  return text("On %s's stream, overlapping with %s.", group, beside_text(op, shown_operand));
+  const char *with = beside_text(op, shown_operand);
+  if (!target->streams) return text("Overlapping with %s.", with);
+  return text("On %s's stream, overlapping with %s.", group, with);
 }
 
 /* "up.weight, ahead for the module that follows", "d_up.weight of the module before". */
@@ -180,9 +182,9 @@ char *comment_text(const struct op *op)
   if (is_transfer(op->kind)) return transfer_comment(op);
   if (op->kind == OP_await) {
     const struct op *begun = &graph->op[op->awaits];
-    return text("%s: wait for %s's stream",
-                begun->nbody ? reduced_text(begun) : shown_operand(begun->out),
-                printable(graph->group[begun->group].name));
+    const char *what = begun->nbody ? reduced_text(begun) : shown_operand(begun->out);
+    if (!target->streams) return text("%s: wait for it", what);
+    return text("%s: wait for %s's stream", what, printable(graph->group[begun->group].name));
   }
   if (op->kind == OP_iteration) return iteration_comment(op);
   const char *again = is_again(op) ? "again: " : "";
@@ -204,7 +206,7 @@ char *comment_text(const struct op *op)
     put(&b, ", %s bytes", grouped(collective_bytes(op, 0)));
   put(&b, ": %s", printable(op->why));
   if (!op->nbody || has_chunks(op)) put(&b, ", %s", where(op->line));
-  if (scheduled(op)->overlapped && target->streams) put(&b, ". %s", stream_text(op));
+  if (runs_beside(op)) put(&b, ". %s", stream_text(op));
   return b.text;
 }
 

@@ -101,7 +101,7 @@ static int64_t end_of_predecessor(const struct op *op, int module)
 static void begin_collective(int id, int module)
 {
   const struct op *op = &graph->op[id];
-  bool beside = scheduled(op)->overlapped && target->streams;
+  bool beside = runs_beside(op);
   const struct costs *cost = cost_of(id);
   if (cost->copies_in) compute(id, module, cost->copies_in, true);
   issue();

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "comms.h"
+#include "deferred.h"
 #include "messages.h"
 #include "rings.h"
 
@@ -93,6 +94,9 @@ static int finish(struct exchange *e)
     else
       ranks_wait_for_news(e->call, heard);
   }
+  size_t sent = 0, got = 0;
+  for (int i = 0; i < e->n; i++) *(e->part[i].sends ? &sent : &got) += e->part[i].bytes;
+  ranks_go_over_link(sent > got ? sent : got);
   return MPI_SUCCESS;
 }
 
