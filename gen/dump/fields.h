@@ -247,8 +247,7 @@
   FIELD(INT,       piece_dim,     "piece_dim") \
   FIELD(GROUP,     piece_group,   "piece_over") \
   FIELD(LONG,      stream_growth, "stream_growth") \
-  FIELD(PHASE,     phase,         "phase")  \
-  FIELD(INT,       line,          "line")   \
+  FIELD(PHASE,     phase,         "phase") FIELD(INT, line, "line") \
   FIELD(MODULE,    module,        "in")
 
 #define SCHEDULED_FIELDS(FIELD)             \

@@ -189,8 +189,8 @@ local function take_buckets(options, who)
 end
 
 -- prefetch = 0 to 4: how many modules ahead the modules of a list gather their parameters: with 1
--- while the module before runs. Default: 1 if it pays and fits. Programs for the CPU prefetch with
--- overlap = true alone.
+-- while the module before runs. Default: 1 if it pays and fits. Without overlap = true programs for
+-- the CPU gather nothing ahead.
 local function take_prefetch(options, who)
   local modules = options.prefetch
   if modules ~= nil then base.integer(modules, who .. "'s prefetch, in modules,", 0, 4) end
