@@ -110,6 +110,13 @@ static char *stream_text(const struct op *op)
   return text("On %s's stream, overlapping with %s.", group, with);
 }
 
+/* "wait for tp's stream", or, where there are no streams, "wait for the collective". */
+static const char *wait_text(const struct op *begun)
+{
+  if (!target->streams) return "wait for the collective";
+  return text("wait for %s's stream", printable(graph->group[begun->group].name));
+}
+
 /* "up.weight, ahead for the module that follows", "d_up.weight of the module before". */
 static char *iteration_comment(const struct op *op)
 {
@@ -124,8 +131,7 @@ static char *iteration_comment(const struct op *op)
   case FIRST_ITERATION:
     return text("%s of module %d, for the %s iteration", what, module, nth[op->first]);
   case LAST_ITERATION:
-    return text("%s of module %d, of the last iteration: wait for %s's stream", what, module,
-                printable(graph->group[c->group].name));
+    return text("%s of module %d, of the last iteration: %s", what, module, wait_text(c));
   case IN_LAST_ITERATION:
     return text("%s of what follows the loop, in its last iteration", what);
   case NEXT_ITERATION:
@@ -134,8 +140,7 @@ static char *iteration_comment(const struct op *op)
                   op->ahead, op->ahead);
     return text("%s of the next module, one iteration ahead", what);
   default:
-    return text("%s of the module before: wait for %s's stream", what,
-                printable(graph->group[c->group].name));
+    return text("%s of the module before: %s", what, wait_text(c));
   }
 }
 
@@ -183,8 +188,7 @@ char *comment_text(const struct op *op)
   if (op->kind == OP_await) {
     const struct op *begun = &graph->op[op->awaits];
     const char *what = begun->nbody ? reduced_text(begun) : shown_operand(begun->out);
-    if (!target->streams) return text("%s: wait for it", what);
-    return text("%s: wait for %s's stream", what, printable(graph->group[begun->group].name));
+    return text("%s: %s", what, wait_text(begun));
   }
   if (op->kind == OP_iteration) return iteration_comment(op);
   const char *again = is_again(op) ? "again: " : "";

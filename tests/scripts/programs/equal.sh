@@ -54,6 +54,7 @@ make_and_run() {
     is_refused "$plan" "${arguments[@]}" || fail "$to: tpgen ended with status $?"
     return 1
   }
+  [ -z "${EQUAL_OVERLAP:-}" ] || ! grep -q 'begun(&done\[' "$to"/step*.c 2> /dev/null || touch "$WORK/overlapped"
   make_ranks "$to" "$kind" || { fail "$to does not compile"; return 1; }
   start "$to" "$to" || { fail "$to ended with status $?"; return 1; }
 }
@@ -150,6 +151,7 @@ for plan in "${plans[@]}"; do
 done
 all_are_done
 cat "$WORK"/*.log
+[ -z "${EQUAL_OVERLAP:-}" ] || [ -e "$WORK/overlapped" ] || fail "no collective runs beside arithmetic"
 refused=0
 for log in "$WORK"/random*.log; do [ ! -e "$log" ] || ! is_random_refusal "$log" || refused=$((refused + 1)); done
 [ $((4 * refused)) -le ${#plans[@]} ] || fail "$refused plans are refused: too many"
