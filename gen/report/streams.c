@@ -1,5 +1,5 @@
-/* streams.c: the collectives of each stream, for plan.txt; where there are no streams, those that run
-   beside arithmetic.
+/* streams.c: the collectives of each stream, for plan.txt; where there are no streams, those that
+   run beside arithmetic.
 
    Takes   functions with asynchronous collectives, and their awaits. */
 #include "report/report.h"
@@ -33,8 +33,7 @@ static void put_stream(void *to, int id, int times)
                                      : "goes on";
   const char *name = printable(graph->group[op->group].name);
   put(sums->to, "  %-8s %-15s %-6s %15s", phase_name[op->phase], kind_of(op), name, on);
-  if (device())
-    put(sums->to, " %15s %15s", time_text((double)takes), time_text((double)waited));
+  if (device()) put(sums->to, " %15s %15s", time_text((double)takes), time_text((double)waited));
   const char *from = scheduled(op)->prefetch_distance > 1
                          ? text(", %d iterations ahead", scheduled(op)->prefetch_distance)
                      : scheduled(op)->prefetch_distance        ? ", one iteration ahead"

@@ -204,8 +204,7 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status) FIRST_NAME(Wait);
 int MPI_Op_create(MPI_User_function *function, int commutes, MPI_Op *op) FIRST_NAME(Op_create);
 int MPI_Op_free(MPI_Op *op) FIRST_NAME(Op_free);
 
-// ---- collectives that need no wait
-// ----------------------------------------------------------------
+// ---- collectives that need no wait --------------------------------------------------------------
 
 int PMPI_Query_thread(int *provided)
 {
