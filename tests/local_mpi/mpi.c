@@ -265,6 +265,9 @@ int MPI_Finalize(void)
   char none = 0, from[MOST_RANKS];
   MPI_Allgather(&none, 1, MPI_CHAR, from, 1, MPI_CHAR, MPI_COMM_WORLD);
   ranks_expect_no_messages("MPI_Finalize");
+  int rank;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  ranks_tell_slept(rank);
   return MPI_SUCCESS;
 }
 

@@ -106,7 +106,8 @@ int MPI_Reduce_local(const void *in, void *inout, int n, MPI_Datatype type, MPI_
 /* Collectives that need no wait are done as late as they may be, within MPI_Wait: a program that
    uses their bytes before that has other numbers. All ranks wait for them in one order. With
    LOCAL_MPI_LINK=BYTES of a second a collective takes the time that its bytes take over such a
-   link, which a rank has for itself; one that needs no wait takes it from its beginning on. */
+   link, which a rank has for itself; one that needs no wait takes it from its beginning on.
+   LOCAL_MPI_SLEPT=FILE tells for how long ranks have waited for their links. */
 int MPI_Iallreduce(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
                    MPI_Request *request);
 int MPI_Iallgather(const void *in, int n, MPI_Datatype type, void *out, int n_out,
