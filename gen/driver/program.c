@@ -31,6 +31,27 @@ static void declare_streams_of(struct buffer *b, bool are_edges, const char *wha
   if (any) put(b, "; // of %s\n", what);
 }
 
+/* In a library each thread has the state of the model whose function it is in. */
+static const char *own_static(void)
+{
+  return model_library() ? target_syntax()->own_static : "static";
+}
+
+/* Whether collectives of these functions run beside arithmetic by MPI's calls that do not wait. */
+static bool has_requests(const char *functions)
+{
+  return !target->streams && strstr(functions, "begun(&done[");
+}
+
+static void declare_requests(struct buffer *b)
+{
+  struct buffer list = {0};
+  put(&list, "%s MPI_Request done[] = {", own_static());
+  for (int k = 0; k < program_events(); k++) put(&list, "%sMPI_REQUEST_NULL", k ? ", " : "");
+  put(b, "// Of collectives that overlap with arithmetic.\n%s};\n",
+      wrapped(list.text, ", ", "    "));
+}
+
 static void declare_streams(struct buffer *b)
 {
   declare_streams_of(b, false, "collectives that overlap with arithmetic");
@@ -38,12 +59,6 @@ static void declare_streams(struct buffer *b)
   if (program_events())
     put(b, "static %s done[%d]; // recorded when such a %s ends\n", target_syntax()->event_type,
         program_events(), graph->stages ? "call" : "collective");
-}
-
-/* In a library each thread has the state of the model whose function it is in. */
-static const char *own_static(void)
-{
-  return model_library() ? target_syntax()->own_static : "static";
 }
 
 static char *microbatch_text(void)
@@ -70,7 +85,7 @@ static char *set_communicators_text(void)
   return b.text;
 }
 
-static char *communicators_text(void)
+static char *communicators_text(const char *functions)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
@@ -83,6 +98,7 @@ static char *communicators_text(void)
     put(&b, "// The runtime creates them from members[] in the file of the rank.\n%s\n%s", list,
         set_communicators_text());
   if (target->streams) declare_streams(&b);
+  if (has_requests(functions)) declare_requests(&b);
   return b.text;
 }
 
@@ -207,7 +223,7 @@ static char *validated_text(void)
 }
 
 /* The members of struct program, in its order: the runtime's facts about the program. */
-static char *fields_text(const struct stacks *tensors)
+static char *fields_text(const struct stacks *tensors, const char *functions)
 {
   const struct plan_options *p = plan_options;
   const int nevents = target->streams ? program_events() : 0;
@@ -259,11 +275,12 @@ static char *fields_text(const struct stacks *tensors)
     put_field(&b, "events", nevents ? "done" : "NULL");
     put_number(&b, "nevents", nevents);
   }
+  if (has_requests(functions)) put_field(&b, "overlaps", "true");
   if (target->product_table) put_field(&b, "products", "&products");
   return b.text;
 }
 
-static char *program_text(const char *step, const struct stacks *tensors)
+static char *program_text(const char *step, const struct stacks *tensors, const char *functions)
 {
   const char *products =
       text("static const struct products products = {\n%s};\n\n", product_list());
@@ -271,7 +288,7 @@ static char *program_text(const char *step, const struct stacks *tensors)
       embedded_template("step_program.c"), "name", step, "declaration",
       fill(target_syntax()->declares, "struct", "program", "name", text("%s_program", step), NULL),
       "validated", validated_text(), "groups", groups_text(), "products",
-      target->product_table ? products : "", "fields", fields_text(tensors), "unnamed",
+      target->product_table ? products : "", "fields", fields_text(tensors, functions), "unnamed",
       target_syntax()->names_zeros ? "" : " Those that are not named are 0, NULL or false.", NULL);
 }
 
@@ -295,10 +312,11 @@ static bool moves_rows(const struct op *op)
 }
 
 /* The headers that only some programs include. */
-static const char *includes_text(void)
+static const char *includes_text(const char *functions)
 {
   const char *stages = text("#include \"%s/stages.h\"\n", target->name);
-  return text("%s%s%s", graph->stages ? stages : "",
+  return text("%s%s%s%s", graph->stages ? stages : "",
+              has_requests(functions) ? "#include \"cpu/overlap.h\"\n" : "",
               step_has(moves_rows) || ends_early()
                   ? text("#include \"%s/kernels/rows.h\"\n", target->name)
                   : "",
@@ -333,12 +351,13 @@ static void program_add_step(const struct class_files *names, int rank, const ch
   char *head = fill(embedded_template("step_head.c"), "version", TPGEN_VERSION, "plan",
                     plan_shown(), "hash", plan_options->hash, "summary", summary_text(rank),
                     "ranks", ranks, "memory", names->memory, "indices", indices_legend(), NULL);
-  char *body = fill(
-      embedded_template(text("step.%s", target->source)), "memory", names->memory, "tensors",
-      names->tensors, "communicators", communicators_text(), "finite", includes_text(), "functions",
-      text("%s%s", microbatch_text(), functions), "products", product_table(), "learning_rate",
-      graph->loss == NONE ? "" : text("%s\n", learning_rate_text(functions, factor)), NULL);
-  add_text(names->step, text("%s%s%s", head, body, program_text(names->name, tensors)));
+  char *body =
+      fill(embedded_template(text("step.%s", target->source)), "memory", names->memory, "tensors",
+           names->tensors, "communicators", communicators_text(functions), "finite",
+           includes_text(functions), "functions", text("%s%s", microbatch_text(), functions),
+           "products", product_table(), "learning_rate",
+           graph->loss == NONE ? "" : text("%s\n", learning_rate_text(functions, factor)), NULL);
+  add_text(names->step, text("%s%s%s", head, body, program_text(names->name, tensors, functions)));
   const char *on_device = target_syntax()->memory_is;
   add_text(names->memory,
            fill(embedded_template("memory.h"), "version", TPGEN_VERSION, "plan", plan_shown(),

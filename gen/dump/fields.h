@@ -134,6 +134,7 @@
   FIELD(LONG,      within,        "within") \
   FIELD(PREFETCH,  prefetch,      "prefetch") \
   FIELD(INT,       prefetched,    "prefetched") \
+  FIELD(FLAG,      overlap,       "overlap") \
   FIELD(BUCKETING, bucketing,     "bucketing") \
   FIELD(INT,       train_line,    "line")   \
   FIELD(INT,       steps,         "steps")  \
@@ -246,8 +247,7 @@
   FIELD(INT,       piece_dim,     "piece_dim") \
   FIELD(GROUP,     piece_group,   "piece_over") \
   FIELD(LONG,      stream_growth, "stream_growth") \
-  FIELD(PHASE,     phase,         "phase")  \
-  FIELD(INT,       line,          "line")   \
+  FIELD(PHASE,     phase,         "phase") FIELD(INT, line, "line") \
   FIELD(MODULE,    module,        "in")
 
 #define SCHEDULED_FIELDS(FIELD)             \

@@ -5,6 +5,7 @@
    a table in rank<N>.c, which the call names. */
 #include "emit/emit.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -338,16 +339,37 @@ static struct ends ends_of(const struct op *op, int64_t n)
   return (struct ends){*library()->in_place ? library()->in_place : all, all};
 }
 
+/* "done[3]"; with several iterations in flight "done[3 + l % 2]". */
+static char *collective_event(const struct op *begun)
+{
+  if (scheduled(begun)->prefetch_distance < 2) return text("done[%d]", scheduled(begun)->event);
+  return scheduled(begun)->event ? text("done[%d + l %% %d]", scheduled(begun)->event,
+                                        scheduled(begun)->prefetch_distance)
+                                 : text("done[l %% %d]", scheduled(begun)->prefetch_distance);
+}
+
 static const char *offset_pointer(int value, int64_t offset)
 {
   return offset ? text("%s + %" PRId64, pointer_or_null(value), offset) : pointer_or_null(value);
 }
 
 /* The call for equal parts of n elements. */
-static const char *equal_form(const struct calls *calls, int64_t n, int ranks, enum type type)
+static const char *equal_form(const struct op *op, int64_t n)
 {
-  bool large = n * ranks * type_bytes(type) >= LARGE_BYTES;
-  return large && calls->large ? calls->large : calls->equal;
+  const struct calls *calls = forms_of_calls(op->kind);
+  bool large = n * group_size(op->group) * type_bytes(moved_type(op)) >= LARGE_BYTES;
+  return large && calls->large && !runs_beside(op) ? calls->large : calls->equal;
+}
+
+/* The call of MPI that does not wait: MPI_Iallgather for MPI_Allgather. $event$ is its request. */
+static const char *without_wait(const char *form)
+{
+  static const char mpi[] = "MPI_", end[] = "$group$));";
+  const char *name = strstr(form, mpi), *last = strstr(form, end);
+  if (!name || !last) bug("emit", "no call without a wait: %s", form);
+  name += strlen(mpi);
+  return text("%.*sbegun(&$event$, MPI_I%c%.*s$group$, &$event$)));", (int)(name - form - 4), form,
+              tolower((unsigned char)*name), (int)(last - name - 1), name + 1);
 }
 
 /* The call for one chunk; n: the elements that each member sends, or receives, with it. */
@@ -355,19 +377,21 @@ static char *piece_call_text(const struct op *op, int64_t n)
 {
   const struct calls *calls = forms_of_calls(op->kind);
   bool gather = gathers_shards(op->kind), apart = graph->value[whole_value(op)].is_separate;
+  bool begins = runs_beside(op) && !target->streams;
   int ranks = group_size(op->group);
   int64_t part = n * op->pieces, whole_at = op->piece * n * (apart ? ranks : 1);
   int64_t in_at = gather ? op->piece * n : whole_at, out_at = gather ? whole_at : op->piece * n;
-  const char *form = equal_form(calls, n, ranks, graph->value[op->out].type);
+  const char *form = equal_form(op, n);
   bool counted = !apart && !calls->piece;
   if (!apart) form = calls->piece ? calls->piece : calls->unequal;
   if (counted) out_at = 0;
-  char *call =
-      fill(form, "in", offset_pointer(op->in[0], in_at), "out", offset_pointer(op->out, out_at),
-           "n", text("%" PRId64, n), "type", library_type(graph->value[op->out].type), "op",
-           library_reduction(op->reduction, graph->value[op->out].type), "group",
-           group_name(op->group), "ranks", text("%d", ranks), "part", text("%" PRId64, part),
-           "line", plan_line_text(op->line), "stream", collective_stream(op), NULL);
+  char *call = fill(begins ? without_wait(form) : form, "in", offset_pointer(op->in[0], in_at),
+                    "out", offset_pointer(op->out, out_at), "n", text("%" PRId64, n), "type",
+                    library_type(graph->value[op->out].type), "op",
+                    library_reduction(op->reduction, graph->value[op->out].type), "group",
+                    group_name(op->group), "ranks", text("%d", ranks), "part",
+                    text("%" PRId64, part), "line", plan_line_text(op->line), "stream",
+                    collective_stream(op), "event", begins ? collective_event(op) : "", NULL);
   if (!counted) return call;
   struct buffer b = {0};
   put(&b, "{\n    static const int counts[] = {");
@@ -411,17 +435,18 @@ static char *collective_call(const struct op *op, int rank)
             ? elements_of_rank(sharded_value(op), rank)
             : give[0];
   }
-  const char *form = equal ? equal_form(calls, n, ranks, moved_type(op)) : calls->unequal;
-  bool by_segments = goes_by_segments(op);
+  const char *form = equal ? equal_form(op, n) : calls->unequal;
+  bool by_segments = goes_by_segments(op), begins = runs_beside(op) && !target->streams;
   if (by_segments) form = calls->segments;
+  if (begins) form = without_wait(form);
   if (moves_nothing(op, rank)) return "";
   struct ends ends = ends_of(op, n);
-  char *call =
-      fill(form, "in", ends.in, "out", ends.out, "n", text("%" PRId64, n), "type",
-           library_type(moved_type(op)), "op", library_reduction(op->reduction, moved_type(op)),
-           "group", group_name(op->group), "ranks", text("%d", ranks), "line",
-           plan_line_text(op->line), "stream", collective_stream(op), "segments",
-           by_segments ? text("%d", count_segments(op, rank)) : "", NULL);
+  char *call = fill(
+      form, "in", ends.in, "out", ends.out, "n", text("%" PRId64, n), "type",
+      library_type(moved_type(op)), "op", library_reduction(op->reduction, moved_type(op)), "group",
+      group_name(op->group), "ranks", text("%d", ranks), "line", plan_line_text(op->line), "stream",
+      collective_stream(op), "segments", by_segments ? text("%d", count_segments(op, rank)) : "",
+      "event", begins ? collective_event(op) : "", NULL);
   if (op->packed || equal) return call;
   const char *type = library()->count;
   struct buffer b = {0};
@@ -432,15 +457,6 @@ static char *collective_call(const struct op *op, int rank)
         list_text(type, "starts_in", get, ranks, true));
   put(&b, "    %s\n  }", call);
   return b.text;
-}
-
-/* "done[3]"; with several iterations in flight "done[3 + l % 2]". */
-static char *collective_event(const struct op *begun)
-{
-  if (scheduled(begun)->prefetch_distance < 2) return text("done[%d]", scheduled(begun)->event);
-  return scheduled(begun)->event ? text("done[%d + l %% %d]", scheduled(begun)->event,
-                                        scheduled(begun)->prefetch_distance)
-                                 : text("done[l %% %d]", scheduled(begun)->prefetch_distance);
 }
 
 /* The collective or, if this rank has nothing to move in it, its predecessor: the last one that
@@ -454,8 +470,8 @@ static const struct op *last_called(const struct op *op, int rank)
 char *collective_text(const struct op *op, int rank)
 {
   char *call = collective_call(op, rank);
-  bool begins = scheduled(op)->overlapped && target->streams;
-  if (begins && *call) { /* on the group's stream once its operands are ready */
+  bool begins = runs_beside(op);
+  if (begins && *call && target->streams) { /* on the group's stream once its operands are ready */
     const char *on = stream_name(op->group);
     const struct op *before = last_called(predecessor_of(op), rank);
     char *begin = text("begin_on(%s);", on);
@@ -477,7 +493,10 @@ bool awaits_copies(const struct op *op)
 char *await_text(const struct op *op, int rank)
 {
   const struct op *begun = &graph->op[op->awaits], *last = last_called(begun, rank);
-  if (!target->streams || !last) return "";
+  if (!runs_beside(begun) || !last) return "";
   bool copies = last == begun && awaits_copies(op);
-  return text("await(%s);%s", collective_event(last), copies ? copies_out_text(begun, rank) : "");
+  const char *form = target->streams ? "await($event$);" : "COLLECTIVE($line$, await(&$event$));";
+  const char *call =
+      fill(form, "event", collective_event(last), "line", plan_line_text(begun->line), NULL);
+  return text("%s%s", call, copies ? copies_out_text(begun, rank) : "");
 }

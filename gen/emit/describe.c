@@ -105,7 +105,16 @@ static char *stream_text(const struct op *op)
   const struct op *before = predecessor_of(op);
   if (before && before->group != op->group)
     group = text("%s's stream, after %s", group, printable(graph->group[before->group].name));
-  return text("On %s's stream, overlapping with %s.", group, beside_text(op, shown_operand));
+  const char *with = beside_text(op, shown_operand);
+  if (!target->streams) return text("Overlapping with %s.", with);
+  return text("On %s's stream, overlapping with %s.", group, with);
+}
+
+/* "wait for tp's stream", or, where there are no streams, "wait for the collective". */
+static const char *wait_text(const struct op *begun)
+{
+  if (!target->streams) return "wait for the collective";
+  return text("wait for %s's stream", printable(graph->group[begun->group].name));
 }
 
 /* "up.weight, ahead for the module that follows", "d_up.weight of the module before". */
@@ -122,8 +131,7 @@ static char *iteration_comment(const struct op *op)
   case FIRST_ITERATION:
     return text("%s of module %d, for the %s iteration", what, module, nth[op->first]);
   case LAST_ITERATION:
-    return text("%s of module %d, of the last iteration: wait for %s's stream", what, module,
-                printable(graph->group[c->group].name));
+    return text("%s of module %d, of the last iteration: %s", what, module, wait_text(c));
   case IN_LAST_ITERATION:
     return text("%s of what follows the loop, in its last iteration", what);
   case NEXT_ITERATION:
@@ -132,8 +140,7 @@ static char *iteration_comment(const struct op *op)
                   op->ahead, op->ahead);
     return text("%s of the next module, one iteration ahead", what);
   default:
-    return text("%s of the module before: wait for %s's stream", what,
-                printable(graph->group[c->group].name));
+    return text("%s of the module before: %s", what, wait_text(c));
   }
 }
 
@@ -180,9 +187,8 @@ char *comment_text(const struct op *op)
   if (is_transfer(op->kind)) return transfer_comment(op);
   if (op->kind == OP_await) {
     const struct op *begun = &graph->op[op->awaits];
-    return text("%s: wait for %s's stream",
-                begun->nbody ? reduced_text(begun) : shown_operand(begun->out),
-                printable(graph->group[begun->group].name));
+    const char *what = begun->nbody ? reduced_text(begun) : shown_operand(begun->out);
+    return text("%s: %s", what, wait_text(begun));
   }
   if (op->kind == OP_iteration) return iteration_comment(op);
   const char *again = is_again(op) ? "again: " : "";
@@ -204,7 +210,7 @@ char *comment_text(const struct op *op)
     put(&b, ", %s bytes", grouped(collective_bytes(op, 0)));
   put(&b, ": %s", printable(op->why));
   if (!op->nbody || has_chunks(op)) put(&b, ", %s", where(op->line));
-  if (scheduled(op)->overlapped && target->streams) put(&b, ". %s", stream_text(op));
+  if (runs_beside(op)) put(&b, ". %s", stream_text(op));
   return b.text;
 }
 

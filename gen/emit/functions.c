@@ -205,6 +205,12 @@ static void put_zero(struct buffer *b, const char *what)
   put(b, "%s", fill(target_syntax()->zero_member, "member", what, NULL));
 }
 
+static const char *is_last_batch(void)
+{
+  const int n = plan_options->accumulate;
+  return fill(target_syntax()->is_last_batch, "n", text("%d", n), "last", text("%d", n - 1), NULL);
+}
+
 /* The phases for each micro-batch: a loop for each size. */
 static void put_microbatches(struct buffer *b, enum phase from, enum phase to, const char *t)
 {
@@ -213,7 +219,7 @@ static void put_microbatches(struct buffer *b, enum phase from, enum phase to, c
     put(b, "  for (microbatch = %d; microbatch < %d; microbatch++) {\n", graph->mesh.now, end);
     if (to == BACKWARD && step_has(is_of_last_batch))
       put(b, "    in_last_batch = microbatch == %d%s;\n", microbatches() - 1,
-          plan_options->accumulate > 1 ? text(" && i == %d", plan_options->accumulate - 1) : "");
+          plan_options->accumulate > 1 ? text(" && %s", is_last_batch()) : "");
     put_phases(b, from, to, t, 4);
     put(b, "  }\n");
   }
@@ -286,7 +292,7 @@ static void put_batches(struct buffer *b)
   if (!gathers_each_batch()) put_phases(b, GATHER, GATHER, "t", 2);
   if (loops) open_loop(b);
   if (loops && microbatches() == 1 && step_has(is_of_last_batch))
-    put(b, "    in_last_batch = i == %d;\n", plan_options->accumulate - 1);
+    put(b, "    in_last_batch = %s;\n", is_last_batch());
   put(b, "%s", batch_text(loops ? 2 : 0));
   if (loops) put(b, "  }\n");
   put_update_function(b, "t");

@@ -138,7 +138,8 @@ void issue_in_last_iterations(struct overlap *o, int function, int64_t most_live
 {
   const struct function *f = &graph->function[function];
   struct list loops = {0};
-  if (!target->streams || !is_of_batch(f->phase) || plan_options->prefetch == PREFETCH_NOTHING)
+  if (!collectives_overlap() || !is_of_batch(f->phase) ||
+      plan_options->prefetch == PREFETCH_NOTHING)
     return;
   for (int k = 0; k < f->nop; k++)
     if (graph->op[f->op[k]].kind == OP_loop) add(&loops, f->op[k]);

@@ -188,7 +188,7 @@ static bool serves_no_iteration(const struct function *f, const struct op *op, i
 static int successor_in(const struct function *f, int id, struct list *after)
 {
   const struct op *op = &graph->op[id];
-  if (!scatters_sum(op->kind)) return NONE;
+  if (!target->streams || !scatters_sum(op->kind)) return NONE;
   for (int k = runs_at(f, id) + 1; k < f->nop; k++) {
     const struct op *other = &graph->op[f->op[k]];
     if (!is_collective(other->kind) || !can_chain(other, op)) continue;
@@ -498,7 +498,8 @@ static int64_t carry_or_overlap(struct overlap *o, int body, int64_t most_live)
   int caller, loop = find_loop(body, &caller);
   const struct function *f = &graph->function[body], *outside = &graph->function[caller];
   bool is_short = f->nop <= LONGEST_ORDERED / 2 && outside->nop <= LONGEST_ORDERED / 2;
-  if (!(target->streams && is_of_batch(f->phase) && is_short && loop != NONE)) return most_live;
+  if (!(collectives_overlap() && is_of_batch(f->phase) && is_short && loop != NONE))
+    return most_live;
   struct edit_state without = remember_program();
   go_back(&before);
   bool may_prefetch = plan_options->prefetch != PREFETCH_NOTHING;
@@ -522,13 +523,13 @@ static int64_t carry_or_overlap(struct overlap *o, int body, int64_t most_live)
 
 int64_t overlap_body(struct overlap *o, int body, int64_t most_live)
 {
-  if (target->streams && are_decisions_explained()) {
+  if (collectives_overlap() && are_decisions_explained()) {
     const struct carried_list may = find_carried(&graph->function[body]);
     const int64_t lives = carry_or_overlap(o, body, most_live);
     for (int i = 0; i < may.n; i++) note_carried(&graph->function[body], &may.at[i]);
     return lives;
   }
-  if (target->streams) return carry_or_overlap(o, body, most_live);
+  if (collectives_overlap()) return carry_or_overlap(o, body, most_live);
   overlap(o, body, most_live);
   return most_live;
 }
@@ -558,7 +559,7 @@ void check_prefetch(void)
                "prefetch = %d: nothing is gathered ahead of its use, as no parameters are cut over "
                "several ranks by fully_shard: make units, or leave prefetch out",
                plan_options->prefetched);
-  if (!target->streams) return;
+  if (!collectives_overlap()) return;
   if (!g.most)
     plan_error(
         plan_options->train_line,

@@ -206,7 +206,7 @@ static bool is_forced(const struct search *t, int node, const char *way)
    blocks. */
 static void note_overlap(int function, int id, const struct scheduled *found)
 {
-  if (!target->streams || !is_op_explained(&graph->op[id])) return;
+  if (!collectives_overlap() || !is_op_explained(&graph->op[id])) return;
   const double bytes = (double)max_volume_of(&graph->op[id]).received;
   const struct alternative list[] = {
       {BESIDE, bytes, found->overlapped ? (double)found->exposed * 1e-12 : NONE},
@@ -386,7 +386,7 @@ static int64_t order_span(struct search *t, const int *op, int n)
     t->moved = alloc(nodes * sizeof *t->moved);
     t->op = alloc(2 * nodes * sizeof *t->op);
     int64_t least = peak_now(t), most = least + t->more;
-    for (int i = 0; i < t->s->nnode && target->streams; i++)
+    for (int i = 0; i < t->s->nnode && collectives_overlap(); i++)
       if (is_open(t, i)) issue_before_loop(t, i, most);
     for (int pass = 0; pass < 2; pass++)
       for (int i = 0; i < t->s->nnode; i++)

@@ -164,7 +164,7 @@ static int brought_to(int id, int sum, bool waits, struct layout to, struct list
 {
   struct op *op = &graph->op[id];
   op->in[0] = sum;
-  op->last_batch = waits && target->streams && !graph->stages;
+  op->last_batch = waits && collectives_overlap() && !graph->stages;
   op->phase = op->last_batch ? BACKWARD : UPDATE;
   op->to = graph->value[op->out].layout = to;
   add(op->last_batch ? order : later, id);

@@ -47,7 +47,7 @@ int op_width(const struct op *op)
 
 bool copies_late(const struct op *op)
 {
-  return target->streams && scheduled(op)->overlapped && op->packed && moves_shards(op->kind);
+  return runs_beside(op) && op->packed && moves_shards(op->kind);
 }
 
 int pending_reads(const struct op *op, int *list)

@@ -304,6 +304,11 @@ struct scheduled *schedule_of(int op);
    a loop's body issues it. */
 bool is_loop_carried(const struct op *op);
 bool is_issued_by_part(const struct op *op);
+/* Whether collectives run beside arithmetic: on streams, or, where the plan asks for it, by MPI's
+   calls that do not wait. */
+bool collectives_overlap(void);
+/* Whether the collective is overlapped, and can be on the target. */
+bool runs_beside(const struct op *op);
 /* Whether the group has a stream: any collective of it is overlapped, or the group is an edge and
    the program has an end of it. */
 bool has_stream(int group);

@@ -97,6 +97,7 @@ struct plan_options {
                        its memory, by the device or the mesh; 0: it is not asked */
   enum prefetch prefetch;
   int prefetched; /* how many modules ahead */
+  bool overlap;   /* collectives run beside arithmetic also where the target has no streams */
   enum bucketing bucketing;
   int ncap; /* the largest size of the first bucket of a kind, the second, ...; the last one
                holds for all that follow; 0: the pass chooses */

@@ -48,6 +48,18 @@ bool is_issued_by_part(const struct op *op)
   return s->prefetch_distance || s->issued_in_last_iteration;
 }
 
+bool collectives_overlap(void)
+{
+  return target->streams || plan_options->overlap;
+}
+
+bool runs_beside(const struct op *op)
+{
+  if (!scheduled(op)->overlapped || !collectives_overlap()) return false;
+  /* MPI has no exchange of pieces that does not wait. */
+  return target->streams || collective_row[op->kind].calls[target->library].equal;
+}
+
 bool has_stream(int group)
 {
   for (int i = 0; i < graph->nfunction; i++)

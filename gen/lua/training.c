@@ -348,6 +348,13 @@ static int set_prefetch(lua_State *L)
   return 0;
 }
 
+/* set_overlap(whether collectives run beside arithmetic) */
+static int set_overlap(lua_State *L)
+{
+  plan_options->overlap = lua_toboolean(L, 1);
+  return 0;
+}
+
 /* note(message): tpgen prints it at its end, once for a line of the plan. */
 static int note_program(lua_State *L)
 {
@@ -384,6 +391,7 @@ void set_training_bindings(lua_State *L)
                                        {"set_library", set_library},
                                        {"set_buckets", set_buckets},
                                        {"set_prefetch", set_prefetch},
+                                       {"set_overlap", set_overlap},
                                        {"note", note_program},
                                        {"begin", begin_program},
                                        {"end_", end},

@@ -77,6 +77,7 @@ struct target_syntax {
   const char *step_parameters;            /* of the step itself */
   const char *step_number, *batch_number; /* the source of random numbers */
   const char *batches;                    /* the head of the loop over $n$ */
+  const char *is_last_batch;              /* its condition in that loop; $last$ is $n$ - 1 */
   const char *open_function;              /* $name$ */
   const char *memory_is;                  /* follows the pointer to struct memory */
   const char *stream_type, *event_type;   /* if there are streams */

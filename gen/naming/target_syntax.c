@@ -25,6 +25,7 @@ static const struct target_syntax rows[TARGETS] = {
             .step_number = "t",
             .batch_number = "i + 1",
             .batches = "for (int i = $n$ * (t - 1); i < $n$ * t; i++) {",
+            .is_last_batch = "i == $n$ * t - 1",
             .open_function = "",
             .memory_is = "",
             .declares = "",
@@ -66,6 +67,7 @@ static const struct target_syntax rows[TARGETS] = {
             .step_number = "&m->now.step",
             .batch_number = "&m->now.batch[i]",
             .batches = "for (int i = 0; i < $n$; i++) {",
+            .is_last_batch = "i == $last$",
             .open_function = "  const range shown(\"$name$\");\n",
             .declares =
                 "extern const struct $struct$ $name$; // without it, a const of C++ is static\n",

@@ -24,15 +24,19 @@ static void add_collective(void *to, int id, int times)
                 group_size(op->group), "times", times, "phase", phase_name[op->phase], "line",
                 op->line % LINES_OF_FILE, "why", printable(op->why));
   add_file_of(object, op->line);
-  if (target->streams) {
-    /* Its stream and what overlaps with it; its time by the model, and its exposed time. */
+  if (collectives_overlap()) {
+    /* Its stream, if there are any, and what overlaps with it; its time by the model, and its
+       exposed time. */
     json_t *list = json_array();
     struct list others = beside(op);
     for (int i = 0; i < others.n; i++)
       json_append(list, json_string(called(&graph->op[others.at[i]], shown_name)));
-    json_member(object, "stream",
-                json_string(scheduled(op)->overlapped ? stream_name(op->group) : "stream"));
+    if (target->streams)
+      json_member(object, "stream",
+                  json_string(scheduled(op)->overlapped ? stream_name(op->group) : "stream"));
     json_member(object, "beside", list);
+  }
+  if (collectives_overlap() && device()) {
     int64_t takes, waited;
     simulated_mean((int)(op - graph->op), &takes, &waited);
     json_member(object, "takes_ns", json_integer(takes / 1000));

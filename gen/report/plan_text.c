@@ -391,7 +391,7 @@ void report_text(struct buffer *b)
     put(b, "\nmade again   %s\n", wrapped(graph->recomputation, " ", "             "));
   put_async_tp(b);
   put_step(b);
-  if (target->streams) put_streams(b);
+  if (collectives_overlap()) put_streams(b);
   put_constants(b);
   put_caches(b);
   put_memory(b);

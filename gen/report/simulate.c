@@ -5,12 +5,12 @@
 
    The main stream runs the operations in their order, for the times of cost.c; collectives run
    beside them by the model of target/stream_times.c. A blocking one is awaited at once: on the CPU
-   target all are blocking. Loops are simulated iteration by iteration. Arithmetic is slower beside
-   a collective. Where the last of several batches also reduces the sums of all, it is simulated by
-   itself, after one of the others. On a GPU that was measured the host starts one kernel after the
-   other: none begins before. In a graph (run.sh --graph) the host starts them all at once. In the
-   end the step is as much longer as the slowest of many GPUs is slower (device.c). Not modelled:
-   links that groups share. */
+   target all are, but for those of a plan with overlap. Loops are simulated iteration by iteration.
+   Arithmetic is slower beside a collective. Where the last of several batches also reduces the sums
+   of all, it is simulated by itself, after one of the others. On a GPU that was measured the host
+   starts one kernel after the other: none begins before. In a graph (run.sh --graph) the host
+   starts them all at once. In the end the step is as much longer as the slowest of many GPUs is
+   slower (device.c). Not modelled: links that groups share. */
 #include "report/report.h"
 
 #include <string.h>
@@ -101,7 +101,7 @@ static int64_t end_of_predecessor(const struct op *op, int module)
 static void begin_collective(int id, int module)
 {
   const struct op *op = &graph->op[id];
-  bool beside = scheduled(op)->overlapped && target->streams;
+  bool beside = runs_beside(op);
   const struct costs *cost = cost_of(id);
   if (cost->copies_in) compute(id, module, cost->copies_in, true);
   issue();

@@ -1,4 +1,5 @@
-/* streams.c: the operations of each stream of the CUDA target, for plan.txt.
+/* streams.c: the collectives of each stream, for plan.txt; where there are no streams, those that
+   run beside arithmetic.
 
    Takes   functions with asynchronous collectives, and their awaits. */
 #include "report/report.h"
@@ -27,10 +28,12 @@ static void put_stream(void *to, int id, int times)
   sums->exposed += times * (double)waited;
   if (op->phase == GATHER) sums->of_gather += times * (double)waited;
   if (op->phase == UPDATE) sums->of_update += times * (double)waited;
-  const char *on = scheduled(op)->overlapped ? stream_name(op->group) : "stream";
-  put(sums->to, "  %-8s %-15s %-6s %15s %15s %15s", phase_name[op->phase], kind_of(op),
-      printable(graph->group[op->group].name), on, time_text((double)takes),
-      time_text((double)waited));
+  const char *on = !runs_beside(op)  ? target->streams ? "stream" : "waits"
+                   : target->streams ? stream_name(op->group)
+                                     : "goes on";
+  const char *name = printable(graph->group[op->group].name);
+  put(sums->to, "  %-8s %-15s %-6s %15s", phase_name[op->phase], kind_of(op), name, on);
+  if (device()) put(sums->to, " %15s %15s", time_text((double)takes), time_text((double)waited));
   const char *from = scheduled(op)->prefetch_distance > 1
                          ? text(", %d iterations ahead", scheduled(op)->prefetch_distance)
                      : scheduled(op)->prefetch_distance        ? ", one iteration ahead"
@@ -51,8 +54,13 @@ void put_streams(struct buffer *b)
   struct sums sums = {.to = &rows};
   each_op(put_stream, &sums);
   if (!rows.length) return;
-  put(b, "\n%-33s %15s %15s %15s\n%s", "streams, times by the model", "on", "takes", "waited for",
-      rows.text);
+  if (!device()) {
+    put(b, "\n%-33s %15s\n%s", "collectives beside arithmetic", "the program", rows.text);
+    return;
+  }
+  put(b, "\n%-33s %15s %15s %15s\n%s",
+      target->streams ? "streams, times by the model" : "overlap, times by the model",
+      target->streams ? "on" : "the program", "takes", "waited for", rows.text);
   put(b, "  collectives take %s of a step; %s of it is exposed\n", time_text(sums.taken),
       time_text(sums.exposed));
   /* Why collectives that all batches share are not hidden, if that is worth a line. */

@@ -45,7 +45,7 @@ void put_machine(struct buffer *b)
       put(&line, ", %s over links of %s and %s", printable(graph->mesh.name[i]),
           scaled_text(link_of_dimension(i).bandwidth, "B/s"),
           duration_text(link_of_dimension(i).latency));
-  put(&line, "%s", target->streams ? "" : ", nothing overlaps");
+  put(&line, "%s", collectives_overlap() ? "" : ", nothing overlaps");
   put(b, "\n%s\n", wrapped(line.text, ", ", "    "));
   if (is_measured()) put_measured(b);
 }

@@ -95,7 +95,7 @@ bool is_copied_out(const struct op *op)
 bool goes_by_segments(const struct op *op)
 {
   const int64_t large = 1 << 18;
-  if (!target->moves_segments || !lies_as_chunk(op) || op->pieces) return false;
+  if (!target->moves_segments || !lies_as_chunk(op) || op->pieces || runs_beside(op)) return false;
   for (int k = 0; k < op->nbody; k++) {
     int whole = whole_value(bucket_member(op, k));
     if (graph->value[whole].type != graph->value[op->buffer].type) return false;

@@ -154,6 +154,7 @@ M.training = {
   {"bucket_mb", nil, "the most MB of a bucket", type = "number"},
   {"prefetch", nil, "how many layers ahead parameters are gathered", choices = {0, 1, 2, 3, 4},
     search = {0, with = {"dp_shard", "cp"}, without = "zero"}},
+  {"overlap", false, "collectives run beside arithmetic on CPUs, too: for ranks on several machines"},
   {"validate_every", nil, "steps between validations (run.sh --validate)", type = "size"},
 }
 

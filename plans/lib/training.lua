@@ -18,6 +18,7 @@ function M.options(args, p, options)
     bucketing = args.bucketing,
     bucket_mb = args.bucket_mb,
     prefetch = args.prefetch,
+    overlap = args.overlap,
     shuffle = args.shuffle,
     drop_last = args.drop_last,
     validate = args.validate_every and {every = args.validate_every},

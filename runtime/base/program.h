@@ -240,6 +240,8 @@ struct program {
   cudaEvent_t *events; // of overlapped collectives; made by the runtime
   int nevents;
   const struct products *products; // of the step: cuda/kernels/math.h
+#else
+  bool overlaps; // collectives run beside arithmetic: cpu/overlap.h
 #endif
 };
 

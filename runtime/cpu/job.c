@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "cpu/cpu.h"
 #include "cpu/kernels/math.h"
+#include "cpu/overlap.h"
 
 void fail_call(const char *file, int line, const char *call, const char *why)
 {
@@ -55,11 +56,13 @@ bool target_start(struct identity *me, struct failure *why)
   int level, error, length;
   char text[MPI_MAX_ERROR_STRING] = "";
   keep_room();
-  WAITING("MPI_Init", error = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level));
+  const int wanted = program->overlaps ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
+  WAITING("MPI_Init", error = MPI_Init_thread(NULL, NULL, wanted, &level));
   if (error != MPI_SUCCESS) {
     MPI_Error_string(error, text, &length);
     return failed(why, "MPI_Init failed: %s", text);
   }
+  if (program->overlaps) overlap_start();
   cpu_join(MPI_COMM_WORLD);
   if (me->launcher && (me->rank != ranks.here || me->size != ranks.size))
     return failed(why,
@@ -135,6 +138,7 @@ double target_peak_tflops(void)
 
 void target_stop(void)
 {
+  overlap_stop();
   cpu_leave();
   WAITING("MPI_Finalize", MPI_Finalize());
 }

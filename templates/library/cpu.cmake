@@ -3,7 +3,8 @@ set(library_cxx "")
 set(library_definitions "")
 set(library_dependencies "")
 list(APPEND library_runtime runtime/cpu/cpu.c runtime/cpu/blas.c runtime/cpu/library.c
-  runtime/cpu/memory.c runtime/cpu/collectives.c runtime/cpu/finite.c ${onednn_files} ${stage_files})
+  runtime/cpu/memory.c runtime/cpu/collectives.c runtime/cpu/finite.c
+  runtime/cpu/overlap.c ${onednn_files} ${stage_files})
 if(stage_files)
   set(library_definitions TPGEN_STAGES)
 endif()

@@ -21,11 +21,19 @@ typedef void MPI_Comm_errhandler_function(MPI_Comm *comm, int *error, ...);
 enum {
   MPI_SUCCESS = 0,
   MPI_PROC_NULL = -2,
+  MPI_ANY_SOURCE = -3,
+  MPI_ANY_TAG = -4,
   MPI_THREAD_FUNNELED = 1,
   MPI_THREAD_MULTIPLE = 3,
   MPI_MAX_ERROR_STRING = 256
 };
-enum { MPI_UNDEFINED = -1, MPI_COMM_NULL = -1, MPI_COMM_WORLD = 0, MPI_REQUEST_NULL = -1 };
+enum {
+  MPI_UNDEFINED = -1,
+  MPI_COMM_NULL = -1,
+  MPI_COMM_WORLD = 0,
+  MPI_COMM_SELF = -5,
+  MPI_REQUEST_NULL = -1
+};
 enum { MPI_COMM_TYPE_SHARED = 1, MPI_INFO_NULL = 0, MPI_ERRHANDLER_NULL = 0 };
 enum {
   MPI_CHAR = 1,
@@ -94,6 +102,30 @@ int MPI_Alltoallv(const void *in, const int *n, const int *first, MPI_Datatype t
 int MPI_Sendrecv(const void *in, int n, MPI_Datatype type, int to, int tag, void *out, int n_out,
                  MPI_Datatype type_out, int from, int tag_from, MPI_Comm comm, MPI_Status *status);
 int MPI_Reduce_local(const void *in, void *inout, int n, MPI_Datatype type, MPI_Op op);
+
+/* Collectives that need no wait are done as late as they may be, within MPI_Wait: a program that
+   uses their bytes before that has other numbers. All ranks wait for them in one order. With
+   LOCAL_MPI_LINK=BYTES of a second a collective takes the time that its bytes take over such a
+   link, which a rank has for itself; one that needs no wait takes it from its beginning on.
+   LOCAL_MPI_SLEPT=FILE tells for how long ranks have waited for their links. */
+int MPI_Iallreduce(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+                   MPI_Request *request);
+int MPI_Iallgather(const void *in, int n, MPI_Datatype type, void *out, int n_out,
+                   MPI_Datatype type_out, MPI_Comm comm, MPI_Request *request);
+int MPI_Iallgatherv(const void *in, int n, MPI_Datatype type, void *out, const int *n_out,
+                    const int *first, MPI_Datatype type_out, MPI_Comm comm, MPI_Request *request);
+int MPI_Ireduce_scatter_block(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op,
+                              MPI_Comm comm, MPI_Request *request);
+int MPI_Ireduce_scatter(const void *in, void *out, const int *n, MPI_Datatype type, MPI_Op op,
+                        MPI_Comm comm, MPI_Request *request);
+int MPI_Ialltoall(const void *in, int n, MPI_Datatype type, void *out, int n_out,
+                  MPI_Datatype type_out, MPI_Comm comm, MPI_Request *request);
+int MPI_Ialltoallv(const void *in, const int *n, const int *first, MPI_Datatype type, void *out,
+                   const int *n_out, const int *first_out, MPI_Datatype type_out, MPI_Comm comm,
+                   MPI_Request *request);
+int MPI_Wait(MPI_Request *request, MPI_Status *status);
+int MPI_Query_thread(int *given);
+int MPI_Iprobe(int from, int tag, MPI_Comm comm, int *is_there, MPI_Status *status);
 
 /* Messages of one tag are received in the order in which they are sent, those of other tags in any.
    A send is over when it is received. A message has as many bytes as its receive. */

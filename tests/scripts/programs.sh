@@ -127,7 +127,7 @@ make_runtimes() {
 
 # compile_runtime KIND DIRECTORY
 compile_runtime() {
-  local kind=$1 to=$2 sources cu way=() without='cpu_shared_memory_[a-z_]*\.c' talk=(mpi.c requests.c messages.c rings.c)
+  local kind=$1 to=$2 sources cu way=() without='cpu_shared_memory_[a-z_]*\.c' talk=(mpi.c requests.c messages.c rings.c deferred.c)
   local without_heads=yes
   ! is_shared "$kind" || without='cpu_memory\.c\|cpu_collectives\.c\|cpu_shared_memory_beside_mpi\.c\|cpu_stages\.c' talk=(shared.c)
   ! is_local || way=(-Dmain=main_of_rank)

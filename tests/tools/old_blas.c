@@ -1,5 +1,6 @@
 /* OpenBLAS as it is on a processor that it does not know: preloaded, this says that it computes for
-   a Prescott, and adds to the file $STARTS what each start of the program is told to compute for. */
+   a Prescott, and adds to the file $STARTS what each start of the program is told to compute for.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 

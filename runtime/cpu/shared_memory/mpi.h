@@ -8,7 +8,7 @@
 #include "cpu/shared_memory/collectives.h"
 
 typedef struct shared_group *MPI_Comm;
-typedef int MPI_Op, MPI_Datatype, MPI_Info;
+typedef int MPI_Op, MPI_Datatype, MPI_Info, MPI_Request;
 typedef struct {
   int unused;
 } MPI_Status;
@@ -17,8 +17,19 @@ typedef void MPI_Comm_errhandler_function(MPI_Comm *comm, int *error, ...);
 typedef MPI_Comm_errhandler_function *MPI_Errhandler;
 
 enum { MPI_SUCCESS, MPI_ERR_OTHER };
-enum { MPI_PROC_NULL = -2, MPI_THREAD_FUNNELED = 1, MPI_MAX_ERROR_STRING = 256 };
-enum { MPI_COMM_TYPE_SHARED, MPI_INFO_NULL };
+enum {
+  MPI_PROC_NULL = -2,
+  MPI_THREAD_FUNNELED = 1,
+  MPI_THREAD_MULTIPLE = 3,
+  MPI_MAX_ERROR_STRING = 256
+};
+enum {
+  MPI_COMM_TYPE_SHARED,
+  MPI_INFO_NULL,
+  MPI_REQUEST_NULL = 0,
+  MPI_ANY_SOURCE = -1,
+  MPI_ANY_TAG = -1
+};
 enum {
   MPI_CHAR = SHARED_CHAR,
   MPI_BYTE = SHARED_CHAR,
@@ -35,6 +46,7 @@ enum {
 enum { MPI_SUM = SHARED_SUM, MPI_MAX = SHARED_MAX, MPI_MIN = SHARED_MIN, MPI_BXOR = SHARED_BXOR };
 
 #define MPI_COMM_WORLD    shared_machine
+#define MPI_COMM_SELF     ((MPI_Comm)0)
 #define MPI_IN_PLACE      ((void *)1)
 #define MPI_STATUS_IGNORE ((MPI_Status *)0)
 
@@ -79,6 +91,26 @@ MPI_FUNCTION(Alltoall, const void *in, int n, MPI_Datatype type, void *out, int 
 MPI_FUNCTION(Alltoallv, const void *in, const int *n, const int *first, MPI_Datatype type,
              void *out, const int *n_out, const int *first_out, MPI_Datatype type_out,
              MPI_Comm comm)
+// Those that need no wait are complete when they return: through memory nothing goes on beside
+// arithmetic.
+MPI_FUNCTION(Query_thread, int *provided)
+MPI_FUNCTION(Iprobe, int from, int tag, MPI_Comm comm, int *is_there, MPI_Status *status)
+MPI_FUNCTION(Wait, MPI_Request *request, MPI_Status *status)
+MPI_FUNCTION(Iallreduce, const void *in, void *out, int n, MPI_Datatype type, MPI_Op op,
+             MPI_Comm comm, MPI_Request *request)
+MPI_FUNCTION(Ireduce_scatter_block, const void *in, void *out, int n, MPI_Datatype type, MPI_Op op,
+             MPI_Comm comm, MPI_Request *request)
+MPI_FUNCTION(Ireduce_scatter, const void *in, void *out, const int *n, MPI_Datatype type, MPI_Op op,
+             MPI_Comm comm, MPI_Request *request)
+MPI_FUNCTION(Iallgather, const void *in, int n, MPI_Datatype type, void *out, int n_out,
+             MPI_Datatype type_out, MPI_Comm comm, MPI_Request *request)
+MPI_FUNCTION(Iallgatherv, const void *in, int n, MPI_Datatype type, void *out, const int *n_out,
+             const int *first, MPI_Datatype type_out, MPI_Comm comm, MPI_Request *request)
+MPI_FUNCTION(Ialltoall, const void *in, int n, MPI_Datatype type, void *out, int n_out,
+             MPI_Datatype type_out, MPI_Comm comm, MPI_Request *request)
+MPI_FUNCTION(Ialltoallv, const void *in, const int *n, const int *first, MPI_Datatype type,
+             void *out, const int *n_out, const int *first_out, MPI_Datatype type_out,
+             MPI_Comm comm, MPI_Request *request)
 // All ranks of the group call it, those without a partner, too.
 MPI_FUNCTION(Sendrecv, const void *in, int n, MPI_Datatype type, int to, int tag, void *out,
              int n_out, MPI_Datatype type_out, int from, int tag_from, MPI_Comm comm,

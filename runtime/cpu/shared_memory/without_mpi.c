@@ -197,5 +197,69 @@ int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Com
     FIRST_NAME(Comm_split_type);
 int MPI_Comm_free(MPI_Comm *comm) FIRST_NAME(Comm_free);
 int MPI_Type_size(MPI_Datatype type, int *bytes) FIRST_NAME(Type_size);
+int MPI_Query_thread(int *provided) FIRST_NAME(Query_thread);
+int MPI_Iprobe(int from, int tag, MPI_Comm comm, int *is_there, MPI_Status *status)
+    FIRST_NAME(Iprobe);
+int MPI_Wait(MPI_Request *request, MPI_Status *status) FIRST_NAME(Wait);
 int MPI_Op_create(MPI_User_function *function, int commutes, MPI_Op *op) FIRST_NAME(Op_create);
 int MPI_Op_free(MPI_Op *op) FIRST_NAME(Op_free);
+
+// ---- collectives that need no wait --------------------------------------------------------------
+
+int PMPI_Query_thread(int *provided)
+{
+  *provided = MPI_THREAD_FUNNELED;
+  return MPI_SUCCESS;
+}
+
+int PMPI_Iprobe(int from, int tag, MPI_Comm comm, int *is_there, MPI_Status *status)
+{
+  (void)from, (void)tag, (void)comm, (void)status;
+  *is_there = 0;
+  return MPI_SUCCESS;
+}
+
+int PMPI_Wait(MPI_Request *request, MPI_Status *status)
+{
+  (void)status;
+  *request = MPI_REQUEST_NULL;
+  return MPI_SUCCESS;
+}
+
+#define AT_ONCE(name, parameters, call)                                                            \
+  int PMPI_##name parameters                                                                       \
+  {                                                                                                \
+    *request = MPI_REQUEST_NULL;                                                                   \
+    return call;                                                                                   \
+  }                                                                                                \
+  int MPI_##name parameters FIRST_NAME(name);
+
+AT_ONCE(Iallreduce,
+        (const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+         MPI_Request *request),
+        MPI_Allreduce(in, out, n, type, op, comm))
+AT_ONCE(Ireduce_scatter_block,
+        (const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+         MPI_Request *request),
+        MPI_Reduce_scatter_block(in, out, n, type, op, comm))
+AT_ONCE(Ireduce_scatter,
+        (const void *in, void *out, const int *n, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+         MPI_Request *request),
+        MPI_Reduce_scatter(in, out, n, type, op, comm))
+AT_ONCE(Iallgather,
+        (const void *in, int n, MPI_Datatype type, void *out, int n_out, MPI_Datatype type_out,
+         MPI_Comm comm, MPI_Request *request),
+        MPI_Allgather(in, n, type, out, n_out, type_out, comm))
+AT_ONCE(Iallgatherv,
+        (const void *in, int n, MPI_Datatype type, void *out, const int *n_out, const int *first,
+         MPI_Datatype type_out, MPI_Comm comm, MPI_Request *request),
+        MPI_Allgatherv(in, n, type, out, n_out, first, type_out, comm))
+AT_ONCE(Ialltoall,
+        (const void *in, int n, MPI_Datatype type, void *out, int n_out, MPI_Datatype type_out,
+         MPI_Comm comm, MPI_Request *request),
+        MPI_Alltoall(in, n, type, out, n_out, type_out, comm))
+AT_ONCE(Ialltoallv,
+        (const void *in, const int *n, const int *first, MPI_Datatype type, void *out,
+         const int *n_out, const int *first_out, MPI_Datatype type_out, MPI_Comm comm,
+         MPI_Request *request),
+        MPI_Alltoallv(in, n, first, type, out, n_out, first_out, type_out, comm))

@@ -15,6 +15,7 @@
 #   CASES=all                every mesh, as in a soak. Else of each plan the second, which mostly divides nothing evenly,
 #                            or its only one
 #   EQUAL_TRANSPORT=shared   ranks of the CPU talk through the runtime's shared memory
+#   EQUAL_OVERLAP=1          collectives of programs for the CPU run beside arithmetic: train{overlap = true}
 #   EQUAL_KEEP=1             the programs stay in the work directory; else only those that differ
 . "$(dirname "$0")/../common.sh"
 local_mpi=yes
@@ -44,11 +45,16 @@ make_and_run() {
   shift 3
   for size; do arguments+=(-D "$size"); done
   watched=()
+  if [ -n "${EQUAL_OVERLAP:-}" ] && [ $# -gt 0 ] && [ "$kind" != cuda ]; then
+    sed 's/\<\(train\|infer\){/&overlap = true, /' "$plan" > "$to.lua"
+    plan=$to.lua
+  fi
   [ "$kind" != cuda ] || { arguments+=(--target cuda); watched=("${following[@]}") optimized=-O1; }
   "$TPGEN" "$plan" -o "$to" "${arguments[@]}" 2>&1 || {
     is_refused "$plan" "${arguments[@]}" || fail "$to: tpgen ended with status $?"
     return 1
   }
+  [ -z "${EQUAL_OVERLAP:-}" ] || ! grep -q 'begun(&done\[' "$to"/step*.c 2> /dev/null || touch "$WORK/overlapped"
   make_ranks "$to" "$kind" || { fail "$to does not compile"; return 1; }
   start "$to" "$to" || { fail "$to ended with status $?"; return 1; }
 }
@@ -137,6 +143,7 @@ unknown=$(for plan in "${plans[@]}"; do
 done)
 [ -z "$unknown" ] || fail "no plan has the mesh" $unknown
 make_runtimes plain sanitized cuda
+[ -z "${EQUAL_OVERLAP:-}" ] || cp -r tests/equal/kernels "$WORK/kernels" # of plans that are changed
 
 # As many plans at once as there are cores. The output of each goes to a log.
 for plan in "${plans[@]}"; do
@@ -144,6 +151,7 @@ for plan in "${plans[@]}"; do
 done
 all_are_done
 cat "$WORK"/*.log
+[ -z "${EQUAL_OVERLAP:-}" ] || [ -e "$WORK/overlapped" ] || fail "no collective runs beside arithmetic"
 refused=0
 for log in "$WORK"/random*.log; do [ ! -e "$log" ] || ! is_random_refusal "$log" || refused=$((refused + 1)); done
 [ $((4 * refused)) -le ${#plans[@]} ] || fail "$refused plans are refused: too many"

@@ -189,12 +189,13 @@ local function take_buckets(options, who)
 end
 
 -- prefetch = 0 to 4: how many modules ahead the modules of a list gather their parameters: with 1
--- while the module before runs. Default: 1 if it pays and fits. Programs for the CPU never
--- prefetch.
+-- while the module before runs. Default: 1 if it pays and fits. Without overlap = true programs for
+-- the CPU gather nothing ahead.
 local function take_prefetch(options, who)
   local modules = options.prefetch
   if modules ~= nil then base.integer(modules, who .. "'s prefetch, in modules,", 0, 4) end
   core.set_prefetch(modules and math.tointeger(modules) or -1)
+  core.set_overlap(optional(options, who, "overlap", "boolean") or false)
 end
 
 -- checkpoint = {memory = "80GiB"}: its bytes; memory = true: -1, for those of the mesh or its device.
@@ -536,6 +537,8 @@ end
 ---   bucketing: `"units"`, `"greedy"` or `"none"`: which collectives are joined
 ---   bucket_mb: the most MiB of a bucket, or a list: of the first, the second, ..., all others
 ---   prefetch: 0 to 4: how many layers ahead parameters are gathered; by default 1 if that pays and fits
+---   overlap = false: true: collectives run beside arithmetic on the CPU, too, by MPI's calls that do not wait: for ranks on
+---     several machines; on GPUs they always do
 ---   shuffle: a seed, or true: each epoch of a data set has an order of its own
 ---   drop_last: true: a last batch that is not whole is left out; false: it is smaller
 ---   validate: `{data =, every =, steps =}`: the loss of other data, every so many steps
@@ -555,7 +558,7 @@ local OPTIONS = base.option_names("train",
     {"model", "batch", "loss", "optimizer", "steps", "seed", "forward", "planner",
      "checkpoint", "names", "schedule", "clip", "norm_type", "grad_norm", "accumulate",
      "reduce_each_batch", "expect", "matmul_precision",
-     "bucketing", "bucket_mb", "prefetch", "shuffle", "drop_last", "validate", "groups",
+     "bucketing", "bucket_mb", "prefetch", "overlap", "shuffle", "drop_last", "validate", "groups",
      "clip_value", "ema", "emit", "library_name", "microbatches", "metrics", "accumulate_mean", "parallel",
      "export"})
 
@@ -608,10 +611,11 @@ end
 ---   bucketing: see `train`
 ---   bucket_mb: see `train`
 ---   prefetch: see `train`
+---   overlap = false: see `train`
 ---   emit = "program": see `train`
 ---   library_name = "model": see `train`
 local INFER_OPTIONS = base.option_names("infer", {"model", "batch", "outputs", "seed", "planner", "names", "expect",
-  "matmul_precision", "bucketing", "bucket_mb", "prefetch", "emit", "library_name"})
+  "matmul_precision", "bucketing", "bucket_mb", "prefetch", "overlap", "emit", "library_name"})
 
 function plan.infer(options)
   base.expect(options, "table", "what infer is given")
