@@ -19,6 +19,7 @@ struct rank this_rank;
 extern const struct rank *const all_ranks[];
 extern const int number_of_ranks;
 int main_of_rank(int argc, char **argv);
+void target_prepare(char **argv) __attribute__((weak)); /* not in a library */
 
 static void set_number(const char *variable, int n)
 {
@@ -44,6 +45,7 @@ int main(int argc, char **argv)
   pid_t *pids = calloc((size_t)number_of_ranks, sizeof *pids);
   int result = 0, status;
   if (!pids) return EXIT_FAILURE;
+  if (target_prepare) target_prepare(argv); /* a rank that starts again would start all */
   ranks_share(number_of_ranks);
   for (int i = 0; i < number_of_ranks; i++) {
     pids[i] = fork();

@@ -6,7 +6,8 @@
 local_mpi=yes
 . "$(dirname "$0")/../common.sh"
 . "$root/tests/scripts/programs.sh"
-export OMP_NUM_THREADS=2
+# Programs and libraries have the bits of the same products, also where an OpenBLAS does not know the processor.
+export OPENBLAS_CORETYPE=Prescott OMP_NUM_THREADS=2
 unset CC CXX FC
 
 prefix=$WORK/prefix
