@@ -27,3 +27,13 @@ has_modules() { has_peer "$1" "$PYTHON" -c "import $1"; }
 
 # median FILE: of its numbers, one a line.
 median() { sort -g "$1" | awk '{ a[NR] = $1 } END { print (a[int((NR + 1) / 2)] + a[int(NR / 2) + 1]) / 2 }'; }
+
+# tell_memory PROGRAM METRICS: what a rank of it takes at its peak, of which MPI, BLAS and code are a part, and what its plan
+# says of the model; in a pipeline of the stage that has most.
+tell_memory() {
+  local planned
+  planned=$(sed -n 's/^ *"\(total\|memory_of_rank\)": *\([0-9][0-9]*\).*/\2/p' "$1/plan.json" | sort -n | tail -n 1)
+  awk -v planned="$planned" '
+    match($0, /"memory": *[0-9]+/) { taken = substr($0, RSTART, RLENGTH); sub(/.*[ :]/, "", taken) }
+    END { printf "memory of a rank: %.0f MiB at its peak, %.0f MiB by its plan\n", taken / 1048576, planned / 1048576; exit !taken || !planned }' "$2"
+}

@@ -53,4 +53,5 @@ done
 [ "$rounds" -gt 0 ] || exit 0
 for way in $ways; do
   printf '%-12s %8.3f s\n' "$way" "$(median "$work/$way")"
+  [ ! -e "$built/$way/plan.json" ] || tell_memory "$built/$way" "$work/$way.log"
 done

@@ -68,3 +68,4 @@ for what in seconds cpu; do
   awk -v a="$(least llmc.$what)" -v b="$(least tpgen.$what)" -v what=$what \
     'BEGIN { printf "%s of a step, the least: llm.c %.3g, tpgen %.3g: %.1f times\n", what == "cpu" ? "processor seconds" : "seconds", a, b, a / b }'
 done
+tell_memory "$work/gpt2" "$work/metrics"

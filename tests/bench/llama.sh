@@ -59,6 +59,7 @@ run() {
   OMP_NUM_THREADS=$((threads > 0 ? threads : 1)) "${measured[@]}" "$@" > "$work/output" 2>&1 || { cat "$work/output" >&2; exit 1; }
   field seconds | tail -n +3 | tee -a "$work/$name.seconds" > "$work/now"
   cat "$work/memory" >> "$work/$name.memory"
+  [ "${name%.tpgen}" = "$name" ] || tell_memory "$work/${name%.tpgen}" "$work/lines" > "$work/$name.planned"
   field loss | tail -n 1 > "$work/$name.loss"
   echo "round $round  $name  $(median "$work/now") s"
 }
@@ -93,6 +94,7 @@ for row in "${rows[@]}"; do
   read -r name ranks how _ <<< "$row"
   label="$(type_of "$name"), ${meaning[${name%_bf16}]}"
   tell "$name" tpgen "tpgen, $label"
+  cat "$work/$name.tpgen.planned"
   [ -n "$peer" ] || continue
   [ "$how" != compiled ] || tell "$name" eager "  PyTorch"
   tell "$name" "$how" "  PyTorch$([ "$how" != compiled ] || echo ", compiled")"

@@ -49,3 +49,4 @@ for way in tpgen $products $ways; do echo "$way $(sort -g "$work/$way$in" | head
     printf "PyTorch, its best, over tpgen: %.2f; products over tpgen: %.2f\n", best / least["tpgen"], least["products"] / least["tpgen"]
     printf "PyTorch, its best, over products: %.2f\n", best / least["products"]
   }'
+tell_memory "$work/program" "$work/tpgen.log"

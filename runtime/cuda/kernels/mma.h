@@ -9,13 +9,16 @@
 #define CUDA_MMA_H
 
 // A loop with a known trip count, unrolled, so that arrays stay in registers; and one that is not,
-// which takes fewer of them.
+// which takes fewer of them. With UNROLL_BY(n) before it, n rounds of a loop are unrolled.
 #ifdef __CUDACC__
-#define UNROLL_FOR _Pragma("unroll") for
-#define ROLLED_FOR _Pragma("unroll 1") for
+#define PRAGMA_OF(text) _Pragma(#text)
+#define UNROLL_FOR        _Pragma("unroll") for
+#define ROLLED_FOR        _Pragma("unroll 1") for
+#define UNROLL_BY(rounds) PRAGMA_OF(unroll(rounds))
 #else
-#define UNROLL_FOR for
-#define ROLLED_FOR for
+#define UNROLL_FOR        for
+#define ROLLED_FOR        for
+#define UNROLL_BY(rounds)
 #endif
 
 #ifdef __CUDACC__

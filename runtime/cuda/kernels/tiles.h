@@ -22,15 +22,18 @@ template <class T> constexpr int UNIT = 16 / (int)sizeof(T);
 template <class T> constexpr int TERMS = 32 / (int)sizeof(T);
 template <class T, int COLUMNS> constexpr int PITCH = COLUMNS + UNIT<T>;
 template <int N> constexpr int WHOLE = (N + 15) / 16 * 16;
+constexpr int ALL_ROUNDS = 1 << 10; // of a loop: it is unrolled
 
 // Begins to copy ROWS rows of COLUMNS elements, `step` apart, to a tile; the block has THREADS
 // threads. Rows from `rows` on, and columns from `columns` on, become zeros. The rows of both
-// matrices are aligned to 16 bytes.
-template <class T, int ROWS, int COLUMNS, int THREADS>
+// matrices are aligned to 16 bytes. AT_ONCE of a thread's copies are unrolled: fewer take fewer
+// registers.
+template <class T, int ROWS, int COLUMNS, int THREADS, int AT_ONCE = ALL_ROUNDS>
 __device__ static inline void copy_tile(T *to, const T *from, long step, int rows, int columns)
 {
   constexpr int UNITS = COLUMNS / UNIT<T>;
-  UNROLL_FOR (int i = 0; i < (ROWS * UNITS + THREADS - 1) / THREADS; i++) {
+  UNROLL_BY(AT_ONCE)
+  for (int i = 0; i < (ROWS * UNITS + THREADS - 1) / THREADS; i++) {
     const int at = i * THREADS + (int)threadIdx.x, row = at / UNITS, c = at % UNITS * UNIT<T>;
     const bool inside = row < rows && c < columns;
     if (ROWS * UNITS % THREADS == 0 || row < ROWS)
@@ -130,13 +133,15 @@ template <class T, int STRIPS, int COLUMNS, bool KEPT> struct left_rows {
   }
 };
 
-// sum += rows * right^T, where the right operand is a tile [8 N, COLUMNS].
-template <class T, int STRIPS, int N, int COLUMNS, bool KEPT>
+// sum += rows * right^T, where the right operand is a tile [8 N, COLUMNS]. AT_ONCE of its rounds
+// are unrolled.
+template <int AT_ONCE = ALL_ROUNDS, class T, int STRIPS, int N, int COLUMNS, bool KEPT>
 __device__ static inline void add_product(float (&sum)[STRIPS][N][4],
                                           const left_rows<T, STRIPS, COLUMNS, KEPT> &rows,
                                           const T *right)
 {
-  UNROLL_FOR (int k = 0; k < COLUMNS; k += TERMS<T>) {
+  UNROLL_BY(AT_ONCE)
+  for (int k = 0; k < COLUMNS; k += TERMS<T>) {
     unsigned a[STRIPS][4];
     rows.get(a, k);
     UNROLL_FOR (int n = 0; n < N; n += 2) {

@@ -32,6 +32,8 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
   typedef $type_q$ element;
   constexpr int STRIPS = $strips$, ROWS = $rows$, THREADS = 2 * ROWS / STRIPS, KEYS = $some_keys$;
   constexpr int DEPTH = WHOLE<$d$>, WIDTH = WHOLE<$e$>;
+  // The sums of wide heads take most registers: what is unrolled beside them would spill.
+  constexpr int COPIES = $kept$ ? ALL_ROUNDS : 1, ROUNDS = $kept$ ? ALL_ROUNDS : 2;
 #if $softcap$ || $biased$ || $sinks$
   constexpr float FACTOR = $s$, SCALE = 1; // scores are scaled before anything else
 #else
@@ -81,10 +83,10 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
   bias += b * $step_bias_b$ + g * $step_bias_g$ + r * $step_bias_r$;
 #endif
 
-  copy_tile<element, ROWS, DEPTH, THREADS>(some_q, q, $step_q_q$, queries - first, $d$);
+  copy_tile<element, ROWS, DEPTH, THREADS, COPIES>(some_q, q, $step_q_q$, queries - first, $d$);
   if (begin < last)
-    copy_tile<element, KEYS, DEPTH, THREADS>(some_k, k + (long)begin * $step_k_k$, $step_k_k$,
-                                             keys - begin, $d$);
+    copy_tile<element, KEYS, DEPTH, THREADS, COPIES>(some_k, k + (long)begin * $step_k_k$,
+                                                     $step_k_k$, keys - begin, $d$);
   end_copies();
   left_rows<element, STRIPS, DEPTH, $kept$> mine = {
       some_q + warp * 16 * STRIPS * PITCH<element, DEPTH>, {}};
@@ -107,16 +109,16 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
     float score[STRIPS][KEYS / 8][4] = {};
     wait_for_copies<0>();
     __syncthreads();
-    copy_tile<element, KEYS, WIDTH, THREADS>(some_v, v + (long)key * $step_v_k$, $step_v_k$,
-                                             keys - key, $e$);
+    copy_tile<element, KEYS, WIDTH, THREADS, COPIES>(some_v, v + (long)key * $step_v_k$, $step_v_k$,
+                                                     keys - key, $e$);
     end_copies();
     if (key == begin) mine.keep();
-    if (takes_part) add_product(score, mine, some_k);
+    if (takes_part) add_product<ROUNDS>(score, mine, some_k);
     wait_for_copies<0>();
     __syncthreads();
     if (after < last)
-      copy_tile<element, KEYS, DEPTH, THREADS>(some_k, k + (long)after * $step_k_k$, $step_k_k$,
-                                               keys - after, $d$);
+      copy_tile<element, KEYS, DEPTH, THREADS, COPIES>(some_k, k + (long)after * $step_k_k$,
+                                                       $step_k_k$, keys - after, $d$);
     end_copies();
     if (!takes_part) continue;
 #if $window$
