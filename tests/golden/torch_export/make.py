@@ -462,6 +462,24 @@ def bags_behind():
     return BagsBehind(), (torch.tensor([0, 3, 1, 1, 2, 0, 3, 2, 2]), torch.tensor([0, 2, 2, 6]))
 
 
+class Named(nn.Module):
+    """Inputs with the names of a parameter, a buffer and the target: those in the data have `_input` behind them."""
+
+    def __init__(self):
+        super().__init__()
+        self.input = nn.Parameter(torch.randn(6))
+        self.register_buffer("scale", torch.rand(6))
+        self.out = nn.Linear(6, 5)
+
+    def forward(self, input, scale, target):
+        return self.out((input * self.input + scale * self.scale).tanh() - target)
+
+
+@model(forms=("",))
+def named():
+    return Named(), (torch.randn(4, 6), torch.randn(4, 6), torch.randn(4, 6))
+
+
 @model(forms=("",))
 def unplaced():
     return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), 2, enable_nested_tensor=False), (torch.randn(2, 3, 8),)
@@ -858,7 +876,7 @@ def write(name):
         if name == "unplaced":
             without_module(program, UNPLACED)
         torch.export.save(without_stacks(program), path + form + ".pt2")
-    inputs = dict(zip(("input", "second"), x))
+    inputs = dict(zip(("input_input", "scale_input", "target_input") if name == "named" else ("input", "second"), x))
     start = {key: value.clone() for key, value in m.state_dict().items()}
     y = m(*(v.clone() for v in x))
     y = (y[1] if isinstance(y, tuple) else y).detach()
