@@ -56,6 +56,9 @@ is_same qwen3_moe '"num_hidden_layers": 2, "use_sliding_window": true, "layer_ty
   '"num_hidden_layers": 2, "use_sliding_window": true'
 is_same gpt2 '"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 2, "max_position_embeddings": 48' \
   '"n_embd": 64, "n_layer": 3, "n_head": 2, "n_positions": 48'
+is_same gptj '"hidden_size": 64, "num_attention_heads": 2, "rotary_dim": 16, "rope_theta": 50' '"n_embd": 64, "n_head": 2, "rotary_dim": 16'
+is_same bloom '"n_embed": 64, "num_hidden_layers": 3, "num_attention_heads": 4' '"hidden_size": 64, "n_layer": 3, "n_head": 4'
+is_same mpt '"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "attn_config": null' '"d_model": 64, "n_layers": 3, "n_heads": 4'
 is_same phi3 '"rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [2], "short_mscale": 1.1, "long_mscale": 1.2}' \
   '"rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [2]}'
 is_same ministral3 '"num_hidden_layers": 2, "sliding_window": 8, "layer_types": ["full_attention", "full_attention"]' '"num_hidden_layers": 2, "sliding_window": 8'
@@ -79,7 +82,12 @@ is_refused 'layer_types has sliding_attention, and use_sliding_window is false' 
 is_refused "rope_scaling has 'type' and no 'rope_type'" '"model_type": "gemma3_text", "rope_scaling": {"type": "linear", "factor": 2.0}'
 is_refused 'router_jitter_noise is 0.1; this plan knows 0 alone' '"model_type": "mixtral", "router_jitter_noise": 0.1'
 is_refused 'attention_dropout is 0.1; this plan knows 0 alone' '"model_type": "falcon", "attention_dropout": 0.1'
-is_refused 'qk_layernorm is true; this plan knows false alone' '"model_type": "phi", "qk_layernorm": true'
+is_refused 'do_layer_norm_before is false; this plan knows true alone' '"model_type": "opt", "do_layer_norm_before": false'
+is_refused 'word_embed_proj_dim is 512; this plan knows 768 alone' '"model_type": "opt", "word_embed_proj_dim": 512'
+is_refused 'attn_config.alibi is false; this plan knows true alone' '"model_type": "mpt", "attn_config": {"alibi": false}'
+is_refused 'attn_config.clip_qkv must be a number above 0, not .x' '"model_type": "mpt", "attn_config": {"clip_qkv": "x"}'
+is_refused 'apply_residual_connection_post_layernorm is true' '"model_type": "bloom", "apply_residual_connection_post_layernorm": true'
+is_refused 'use_sliding_window is true; this plan knows false alone' '"model_type": "qwen2_moe", "use_sliding_window": true'
 is_refused 'needs llama_4_scaling_beta and original_max_position_embeddings' '"model_type": "ministral3", "rope_parameters": {"rope_type": "default"}'
 is_refused 'use_bidirectional_attention is true; this plan knows null or false alone' '"model_type": "gemma2", "use_bidirectional_attention": true'
 finish "the losses of each family are those of transformers, and so are $types families' defaults"
