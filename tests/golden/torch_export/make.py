@@ -462,6 +462,19 @@ def bags_behind():
     return BagsBehind(), (torch.tensor([0, 3, 1, 1, 2, 0, 3, 2, 2]), torch.tensor([0, 2, 2, 6]))
 
 
+@model(forms=("",))
+def numbers():
+    def parts(x, w, order, chosen):
+        mask = (x > 0).masked_fill(x > 1, False).masked_fill(w > 0.5, True)
+        yield from (torch.where(mask, x, w), x.masked_fill(mask, 0.5), x.masked_fill(mask, w[0, 0].detach()))
+        yield from (torch.linalg.vector_norm(x, dim=1, dtype=torch.float32), torch.linalg.vector_norm(0.0 * w, dim=1))
+        held = w[1, 2].item()
+        yield from (x.new_full((4, 1), held), x * held, torch.full((3,), held), torch.full_like(x, held) * x)
+        yield from ((~torch.zeros(4, 6).to(torch.bool)).cumsum(1, dtype=torch.float32) * x, torch.ones(4, 6, dtype=torch.int32).cumsum(0) * x)
+        yield from (x.sort(0)[0], x.argsort(0) * 1.0, x.topk(2, 0)[0], (4 * x).int().sort(0)[0] * 1.0)
+    return Family((4, 6), lambda *a: list(parts(*a))), (torch.randn(4, 6),)
+
+
 class Named(nn.Module):
     """Inputs with the names of a parameter, a buffer and the target: those in the data have `_input` behind them."""
 
