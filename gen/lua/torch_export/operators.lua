@@ -517,9 +517,21 @@ end
 -- ------------------------------------------------------------------------------------- by indices
 
 -- The row of padding_idx gets no gradient.
+-- The gradient of each of these rows is divided by how often they have its index.
+local function by_frequency(y, index, rows)
+  local shape = core.shape(index)
+  local counts = raw.bincount(base.view(index, {base.elements(shape)}), nil, rows)
+  local times, fixed = raw.embedding(index, raw.unsqueeze(raw.to(counts, "float32"), -1)), raw.detach(y)
+  return raw.add(fixed, raw.div(raw.sub(y, fixed), times))
+end
 operators.embedding = function(a)
   local padding = a.padding_idx or -1
-  local y = padding < 0 and base.adapted(base.Embedding, a.indices, a.weight) or raw.embedding(a.indices, a.weight)
+  local adapted = padding < 0 and base.adapted(base.Embedding, a.indices, a.weight)
+  local y = adapted or raw.embedding(a.indices, a.weight)
+  if a.scale_grad_by_freq then
+    if adapted then fail("adapters of an embedding with scale_grad_by_freq are not supported") end
+    y = by_frequency(y, a.indices, core.shape(a.weight)[1])
+  end
   if padding < 0 then return y end
   return raw.where(raw.unsqueeze(raw.eq(a.indices, padding), -1), raw.detach(y), y)
 end

@@ -471,6 +471,7 @@ def numbers():
         held = w[1, 2].item()
         yield from (x.new_full((4, 1), held), x * held, torch.full((3,), held), torch.full_like(x, held) * x)
         yield from ((~torch.zeros(4, 6).to(torch.bool)).cumsum(1, dtype=torch.float32) * x, torch.ones(4, 6, dtype=torch.int32).cumsum(0) * x)
+        yield from (F.embedding(order % 3, w, scale_grad_by_freq=True) * x, F.embedding(order // 2, w, 1, scale_grad_by_freq=True))
         yield from (x.sort(0)[0], x.argsort(0) * 1.0, x.topk(2, 0)[0], (4 * x).int().sort(0)[0] * 1.0)
     return Family((4, 6), lambda *a: list(parts(*a))), (torch.randn(4, 6),)
 
