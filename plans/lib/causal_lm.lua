@@ -328,6 +328,7 @@ local function names_of(c)
   local has_weights = c.norm ~= "layer_without_weight"
   local names = training.prefixed(f.prefix, {f.embed .. ".weight", has_weights and f.norm .. ".*" or nil})
   if f.positions then names[f.positions .. ".weight"] = f.prefix .. f.positions .. ".weight" end
+  if f.head_file and not c.tied and not c.scores then names[f.head .. ".weight"] = f.head_file .. ".weight" end
   if f.embed_norm then names[f.embed_norm .. ".*"] = f.prefix .. f.embed_norm .. ".*" end
   local function layers(own, file) names[f.layers .. ".*." .. own] = f.prefix .. f.layers .. ".*." .. (file or own) end
   local by_head = c.query_norms and c.norms_by_head

@@ -5,7 +5,8 @@
 -- A row, and what families.read gives (sizes that a file leaves to follow from others are nil until families.complete):
 --
 --   files         where files have the parts: {prefix =, embed =, positions =, embed_norm =, layers =, norm =, head =}; the rows
---                 of positions begin behind first_position others; embed_norm: of the embeddings
+--                 of positions begin behind first_position others; embed_norm: of the embeddings; head_file: the head's name
+--                 in files, where it is not `head`
 --   pads          the embedding of pad_token_id learns nothing
 --   norm          "rms", "rms_plus_one" (of 1 + weight), "layer", "layer_plus_one", "layer_without_bias", "layer_without_weight"
 --   norms         a layer's norms by where they are: {before_attention =, behind_attention =, before_mlp =, behind_mlp =},
@@ -686,7 +687,7 @@ function M.read(file, types, known)
   family.read(c, config)
   c.positions = c.positions or at.max_position_embeddings or 2048
   c.pad = c.pads and config.pad(c.vocab) or nil
-  if config.prefix then c.files = row(c.files, {prefix = config.prefix}) end
+  if config.prefix then c.files = row(c.files, {prefix = config.prefix, head_file = config.head}) end
   if c.files.positions or c.alibi then return c end
   c.rotary = c.rotary or rotary_of(at, family.by_layer and "full_attention")
   c.rotary.part = c.rotary.part or 1

@@ -87,6 +87,9 @@ end
 -- The model_type of a config.json.
 function M.model_type(path) return checked(read_json(path), path .. ": ").model_type end
 
+-- Models of images and text, by their model_type, and what the text model's is where the file does not say it.
+local WRAPPERS = {gemma3 = "gemma3_text", mistral3 = "mistral"}
+
 -- A Hugging Face model's config.json, or a table of its fields, and functions that read it. types: the model_type that the
 -- plan knows. at: its fields. need(key) is an error where the key is missing; only(key, value) where it is anything else.
 -- within(key): at and only of an object
@@ -96,9 +99,16 @@ function M.config(path, types, usual, also)
   local config, with_nulls = path, path
   if type(path) == "string" then config, with_nulls = read_json(path), read_json(path, false) else path = "this plan" end
   local of = {path = path}
-  if config.model_type == "gemma3" then -- its text model
-    config, with_nulls = checked(config, path .. ": ").text_config or {}, with_nulls.text_config or {}
-    config.model_type, of.prefix = config.model_type or "gemma3_text", "language_model.model."
+  local wrapper = checked(config, path .. ": ").model_type
+  if WRAPPERS[wrapper] then -- its text model
+    local whole = checked(config, path .. ": ")
+    local tied = whole.tie_word_embeddings
+    config, with_nulls = whole.text_config or {}, with_nulls.text_config or {}
+    config.model_type, of.prefix = config.model_type or WRAPPERS[wrapper], "language_model.model."
+    if wrapper ~= "gemma3" then
+      if tied == nil then error(path .. ": tie_word_embeddings is missing beside text_config: say it, as the file of weights has it") end
+      config.tie_word_embeddings, with_nulls.tie_word_embeddings, of.head = tied, tied, "language_model.lm_head"
+    end
   end
   -- Whether the file has the key, be it null; null rope_parameters are none to transformers, too.
   function of.has(key) return with_nulls[key] ~= nil and key ~= "rope_parameters" end

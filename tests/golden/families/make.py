@@ -92,6 +92,8 @@ MODELS = {
     "bloom": ("Bloom", dict(hidden_size=24, num_attention_heads=6)),
     "gptj": ("GPTJ", dict(n_embd=32, n_layer=2, n_head=4, n_positions=32, n_inner=40, vocab_size=96, rotary_dim=4, **NO_SIZES)),
     "mpt": ("Mpt", dict(d_model=24, n_heads=6, n_layers=2, max_seq_len=32, vocab_size=96, attn_config=dict(clip_qkv=1.0, softmax_scale=0.3))),
+    "mistral3": ("Mistral3", dict(text_config=dict(SIZES, model_type="mistral", head_dim=8, sliding_window=7), tie_word_embeddings=False,
+        vision_config=dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, image_size=16, patch_size=8))),
     "falcon_alibi": ("Falcon", dict(hidden_size=48, num_attention_heads=6, alibi=True, parallel_attn=False, bias=True, multi_query=False, **NO_SIZES)),
     "falcon_alibi_one_key": ("Falcon", dict(alibi=True, multi_query=True, **NO_SIZES)),
     "falcon": ("Falcon", dict(parallel_attn=False, bias=True, multi_query=False, **NO_SIZES)),
@@ -182,7 +184,7 @@ def spell(folder, changes):
 
 def make(name):
     of, differs = MODELS[name]
-    sizes = {} if name in ("gpt2", "gptj", "mpt") else SIZES
+    sizes = {} if name in ("gpt2", "gptj", "mpt", "mistral3") else SIZES
     if of in ("Falcon", "Bloom"):
         sizes = {k: v for k, v in SIZES.items() if k in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")}
     config = getattr(hf, of + "Config")(**{**sizes, **differs})
@@ -191,7 +193,8 @@ def make(name):
         config._experts_implementation = "eager"
     torch.manual_seed(7)
     generator = torch.Generator().manual_seed(11)
-    model = getattr(hf, {"GPT2": "GPT2LMHeadModel", "Gemma3Text": "Gemma3ForCausalLM"}.get(of, of + "ForCausalLM"))(config).train()
+    model = getattr(hf, {"GPT2": "GPT2LMHeadModel", "Gemma3Text": "Gemma3ForCausalLM",
+        "Mistral3": "Mistral3ForConditionalGeneration"}.get(of, of + "ForCausalLM"))(config).train()
     with torch.no_grad():
         for key, p in model.named_parameters():  # nothing begins as 0 or 1
             p.add_(0.1 * torch.randn(p.shape, generator=generator))
@@ -205,6 +208,9 @@ def make(name):
     copy.deepcopy(model).to(torch.bfloat16).save_pretrained(folder)
     if os.path.exists(os.path.join(folder, "generation_config.json")):
         os.remove(os.path.join(folder, "generation_config.json"))
+    if name == "mistral3":  # the language model's alone
+        file = os.path.join(folder, "model.safetensors")
+        save_file({key: w for key, w in load_file(file).items() if key.startswith("language_model.")}, file)
     if packed:
         write_packed(folder, packed)
     if name in SPELLINGS:

@@ -87,6 +87,7 @@ is_refused 'word_embed_proj_dim is 512; this plan knows 768 alone' '"model_type"
 is_refused 'attn_config.alibi is false; this plan knows true alone' '"model_type": "mpt", "attn_config": {"alibi": false}'
 is_refused 'attn_config.clip_qkv must be a number above 0, not .x' '"model_type": "mpt", "attn_config": {"clip_qkv": "x"}'
 is_refused 'apply_residual_connection_post_layernorm is true' '"model_type": "bloom", "apply_residual_connection_post_layernorm": true'
+is_refused 'tie_word_embeddings is missing beside text_config' '"model_type": "mistral3", "text_config": {}'
 is_refused 'use_sliding_window is true; this plan knows false alone' '"model_type": "qwen2_moe", "use_sliding_window": true'
 is_refused 'needs llama_4_scaling_beta and original_max_position_embeddings' '"model_type": "ministral3", "rope_parameters": {"rope_type": "default"}'
 is_refused 'use_bidirectional_attention is true; this plan knows null or false alone' '"model_type": "gemma2", "use_bidirectional_attention": true'
