@@ -130,7 +130,7 @@ end)
 local function experts_of_layer()
   return nn.MoE(dim, {experts = args.experts, top_k = args.top_k, hidden = args.hidden,
     normalize = args.normalize, router = known.router, scale = known.weight_scale, groups = known.groups,
-    top_groups = known.top_groups, shared = known.shared, act = known.act, bias_balance = args.bias_balance,
+    top_groups = known.top_groups, shared = known.shared, act = attention.act_of(known.act), bias_balance = args.bias_balance,
     capacity = args.capacity, bound = bound, load_batch = aux_batch, init = INIT})
 end
 

@@ -5,7 +5,8 @@
 --
 -- tpgen plans/torch_export.lua --help lists the settings.
 --
--- The data has the names of the exported inputs, or `input` where there is one, and `target`.
+-- The data has the names of the exported inputs, or `input` where there is one, and `target`; with `_input` behind a name
+-- that the model's own parameter or buffer has, or the target.
 
 local shared, training = require "lib.settings", require "lib.training"
 local args = settings({{
@@ -69,18 +70,27 @@ local function drawn(shape, dtype, below)
   return ones(sizes)
 end
 
+local logits, loss = about.outputs[1], args.loss
+local taken = {}
+for _, name in ipairs(about.parameters) do taken[name] = true end
+local function free(name)
+  while taken[name] do name = name .. "_input" end
+  taken[name] = true
+  return name
+end
+
+local target = (loss == "cross_entropy" or loss == "mse") and free("target")
 local batch, names = {}, {}
 for i, input in ipairs(about.inputs) do
-  names[i] = #about.inputs == 1 and "input" or input.name
+  names[i] = free(#about.inputs == 1 and "input" or input.name)
   batch[names[i]] = drawn(input.shape, input.dtype, input.below)
 end
-local logits, loss = about.outputs[1], args.loss
 if not logits then error(args.model .. " has no output") end
 if loss == "cross_entropy" then
   local shape = table.move(logits.shape, 1, #logits.shape - 1, 1, {})
-  batch.target = drawn(shape, "int64", logits.shape[#logits.shape])
+  batch[target] = drawn(shape, "int64", logits.shape[#logits.shape])
 elseif loss == "mse" then
-  batch.target = drawn(logits.shape, "float32")
+  batch[target] = drawn(logits.shape, "float32")
 end
 if mesh then distribute(batch, data_parallel, hybrid and {Shard(0), Shard(0)} or Shard(0)) end
 
@@ -106,8 +116,8 @@ return train(training.options(args, {}, {
   model = model, batch = batch, forward = first_output,
   loss = function(y, b)
     if loss == "output" then return y end
-    if loss == "mse" then return F.mse_loss(y, b.target) end
-    return F.cross_entropy(y:flatten(0, -2), b.target:flatten())
+    if loss == "mse" then return F.mse_loss(y, b[target]) end
+    return F.cross_entropy(y:flatten(0, -2), b[target]:flatten())
   end,
   parallel = finds and auto{tp = tp > 1 and tp or nil, dp_shard = dp_shard > 1 and dp_shard or nil} or nil,
 }))

@@ -6,10 +6,13 @@ local M = {}
 function M.split(x, size) return x:unflatten(-1, -1, size):transpose(1, 2) end
 function M.join(x) return x:transpose(1, 2):flatten(2) end
 
--- An activation by its name in lib/families.lua, by default silu.
+-- An activation by its name in lib/families.lua, by default silu: of x, or as a function.
 function M.act(name, x)
   if name == "relu2" then return F.relu(x) ^ 2 end
   return F[name or "silu"](x)
+end
+function M.act_of(name)
+  return function(x) return M.act(name, x) end
 end
 
 -- How the ranks along tp share the heads: as many to each; where there are fewer key-value heads than

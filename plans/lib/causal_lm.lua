@@ -36,7 +36,14 @@ local LayerPlusOne = nn.module("Norm", function(self, size, eps)
   function self:forward(x) return F.layer_norm(x, {size}, 1 + self.weight, self.bias, eps) end
 end)
 
+-- Of each head of [batch, heads, sequence, size], by a weight of its own; like a layer's norm.
+local HeadNorm = nn.module("Norm", function(self, heads, size, eps)
+  self.weight = nn.Parameter(ones{heads, size})
+  function self:forward(x) return F.layer_norm(x, {size}, nil, nil, eps) * self.weight:unsqueeze(1) end
+end)
+
 local function norm(c, size)
+  if c.norm == "layer_without_weight" then return nn.LayerNorm(size, {eps = c.eps, elementwise_affine = false}) end
   if c.norm == "layer" then return nn.LayerNorm(size, {eps = c.eps}) end
   if c.norm == "layer_without_bias" then return nn.LayerNorm(size, {eps = c.eps, bias = false}) end
   if c.norm == "layer_plus_one" then return LayerPlusOne(size, c.eps) end
@@ -51,14 +58,16 @@ end
 -- x times a weight [inputs, outputs], as GPT-2's.
 local function conv1d(inputs, outputs) return nn.Conv1D(outputs, inputs, {init = INIT}) end
 
--- ALiBi: what is added to the scores, [1 or batch, heads, length, length]: rounded as in transformers, and causal.
+-- ALiBi: what is added to the scores, [1 or batch, heads, length, length]: as in transformers, and causal.
 local function alibi(c, places)
   local whole = 1 << math.floor(math.log(c.n_heads, 2))
   local i = F.arange(c.n_heads):to("float32")
   local power = F.where(i:lt(whole), (i + 1) * (-8 / whole), ((i - whole) * 2 + 1) * (-4 / whole))
-  local bias = F.pow(2.0, power):to("bfloat16"):view(1, -1, 1, 1) * places:to("bfloat16"):view(-1, 1, 1, c.seq)
+  local type = c.alibi == "scaled" and "bfloat16" or "float32"
+  local bias = F.pow(2.0, power):to(type):view(1, -1, 1, 1) * places:to(type):view(-1, 1, 1, c.seq)
+  if c.alibi == "scaled" then bias = bias:to("float32") * c.head_dim ^ -0.5 end
   local sees = places:view(-1, 1, 1, c.seq):le(places:view(-1, 1, c.seq, 1))
-  return F.where(sees, bias:to("float32") * c.head_dim ^ -0.5, -math.huge)
+  return F.where(sees, bias, -math.huge)
 end
 
 -- p: of lib.parallel; i: the layer's number.
@@ -78,7 +87,9 @@ local Attention = nn.module("Attention", function(self, c, p, i)
   end
   self[a.out] = make(of_q, c.dim, bias.out)
   local of_query, of_key = table.unpack(c.query_names or {"q_norm", "k_norm"})
-  if c.query_norms then
+  if c.query_norms == "each" then
+    self[of_query], self[of_key] = HeadNorm(c.n_heads, size, c.eps), HeadNorm(c.n_kv_heads, size, c.eps)
+  elseif c.query_norms then
     local whole = c.query_norms == "whole"
     self[of_query] = norm(c, whole and of_q or size)
     self[of_key] = norm(c, whole and of_k or size)
@@ -94,12 +105,17 @@ local Attention = nn.module("Attention", function(self, c, p, i)
     if c.query_norms == "whole" then return attention.split(own(y), size) end
     return own(attention.split(y, size))
   end
+  local function clipped(y)
+    if not c.clip then return y end
+    return F.clamp(y, -c.clip, c.clip)
+  end
   -- q, k and v by heads.
   local function parts_of(x)
     if a.kind == "separate" then
-      return normed(self.q_proj(x), self[of_query]), normed(self.k_proj(x), self[of_key]), attention.split(self.v_proj(x), size)
+      return clipped(normed(self.q_proj(x), self[of_query])), clipped(normed(self.k_proj(x), self[of_key])),
+        attention.split(clipped(self.v_proj(x)), size)
     end
-    local y = self[a.joined](x)
+    local y = clipped(self[a.joined](x))
     if a.kind == "grouped" then return attention.ungroup(y, c.n_kv_heads, size) end
     local q, k, v = y:split({of_q, of_k, of_k}, -1)
     local function heads(z, layout)
@@ -150,8 +166,8 @@ local function network(c, i)
   if not has_experts(c, i) then return MLP(c) end
   if e.kind == "clamped" then return experts.class(c)() end
   return nn.MoE(c.dim, {experts = e.count, top_k = e.top_k, hidden = e.hidden, normalize = e.normalize, router = e.router,
-    act = c.act, scale = e.scale, groups = e.groups, top_groups = e.top_groups, shared = e.shared, init = INIT,
-    bias_balance = e.balanced and 0 or nil})
+    act = attention.act_of(c.act), scale = e.scale, groups = e.groups, top_groups = e.top_groups, shared = e.shared,
+    shared_gate = e.shared_gate, init = INIT, bias_balance = e.balanced and 0 or nil})
 end
 
 local Layer = nn.module("Layer", function(self, c, p, i)
@@ -195,7 +211,9 @@ end
 local CausalLM = nn.module("CausalLM", function(self, c, p)
   local f = c.files
   self[f.embed] = nn.Embedding(c.vocab, c.dim, {init = INIT})
-  if f.positions then self[f.positions] = nn.Embedding(c.positions, c.dim, {init = INIT}) end
+  local first = f.first_position or 0
+  if f.positions then self[f.positions] = nn.Embedding(c.positions + first, c.dim, {init = INIT}) end
+  if f.embed_norm then self[f.embed_norm] = norm(c, c.dim) end
   if (c.embed_dropout or 0) > 0 then self.drop = nn.Dropout(c.embed_dropout) end
   local layers = {}
   for i = 1, c.n_layers do layers[i] = Layer(c, p, i - 1) end
@@ -222,7 +240,8 @@ local CausalLM = nn.module("CausalLM", function(self, c, p)
       by_place = alibi(c, places)
     end
     local x = scaled(attention.padded(self[f.embed](ids), ids, c.pad), c.embed_scale)
-    if f.positions then x = x + self[f.positions](places) end
+    if f.positions then x = x + self[f.positions](first > 0 and places + first or places) end
+    if f.embed_norm then x = self[f.embed_norm](x) end
     if self.drop then x = self.drop(x) end
     for _, layer in ipairs(self[f.layers]) do x = layer(x, cos, sin, cos2, sin2, documents, by_place) end
     x = self[f.norm](x)
@@ -305,30 +324,42 @@ end
 
 -- What files call the parameters.
 local function names_of(c)
-  local f = c.files
-  local names = training.prefixed(f.prefix, {f.embed .. ".weight", f.norm .. ".*", f.layers .. ".*.**"})
+  local f, e, of_attention, of_mlp = c.files, c.experts, c.attention.name, c.mlp.name
+  local has_weights = c.norm ~= "layer_without_weight"
+  local names = training.prefixed(f.prefix, {f.embed .. ".weight", has_weights and f.norm .. ".*" or nil})
   if f.positions then names[f.positions .. ".weight"] = f.prefix .. f.positions .. ".weight" end
-  local e = c.experts
-  if not e or e.kind == "clamped" then return names end
-  -- Experts have a tensor for each in files: each pattern names what the others leave.
-  names[f.layers .. ".*.**"] = nil
-  local function layers(rest) names[f.layers .. ".*." .. rest] = f.prefix .. f.layers .. ".*." .. rest end
-  layers("self_attn.**")
-  for _, name in pairs(c.norms) do layers(name .. ".weight") end
+  if f.head_file and not c.tied and not c.scores then names[f.head .. ".weight"] = f.head_file .. ".weight" end
+  if f.embed_norm then names[f.embed_norm .. ".*"] = f.prefix .. f.embed_norm .. ".*" end
+  local function layers(own, file) names[f.layers .. ".*." .. own] = f.prefix .. f.layers .. ".*." .. (file or own) end
+  local by_head = c.query_norms and c.norms_by_head
+  if e and e.kind == "clamped" or not e and not c.mlp.in_layer and not by_head then
+    layers("**")
+    return names
+  end
+  -- Each pattern names what the others leave.
+  if by_head then
+    layers(of_attention .. ".*_proj.*")
+    for _, name in ipairs(c.query_names) do
+      layers(of_attention .. "." .. name .. ".weight", of_attention .. "." .. name .. ".norms.{}.weight")
+    end
+  else
+    layers(of_attention .. ".**")
+  end
+  for _, name in pairs(has_weights and c.norms or {}) do layers(name .. ".*") end
+  if c.mlp.in_layer then layers(of_mlp .. ".**", "**") end
   local dense, sparse = false, false
   for i = 0, c.n_layers - 1 do
     if has_experts(c, i) then sparse = true else dense = true end
   end
-  if dense then layers("mlp.*_proj.weight") end
+  if dense and not c.mlp.in_layer then layers(e and of_mlp .. ".*_proj.weight" or of_mlp .. ".**") end
   if not sparse then return names end
-  if e.shared then layers("mlp.shared_experts.**") end
-  names[f.layers .. ".*.mlp.gate.weight"] = f.prefix .. f.layers .. ".*." .. e.files.gate
+  if e.shared then layers("mlp.shared_experts.**", e.shared_gate and "mlp.shared_expert.**") end
+  if e.shared_gate then layers("mlp.shared_expert_gate.weight") end
+  layers("mlp.gate.weight", e.files.gate)
   for _, name in ipairs{"gate_proj", "up_proj", "down_proj"} do
-    names[f.layers .. ".*.mlp.experts." .. name] = f.prefix .. f.layers .. ".*." .. e.files.experts .. e.files[name]
+    names[f.layers .. ".*.mlp.experts." .. name] = families.expert_name(f.prefix .. f.layers, e.files, name)
   end
-  if e.balanced then
-    names[f.layers .. ".*.mlp.e_score_correction_bias"] = f.prefix .. f.layers .. ".*.mlp.gate.e_score_correction_bias"
-  end
+  if e.balanced then layers("mlp.e_score_correction_bias", "mlp.gate.e_score_correction_bias") end
   return names
 end
 
@@ -368,7 +399,10 @@ function M.open(c, p, length, options)
   local f = c.files
   local styles = {[f.embed] = Rowwise{output_layouts = between(p)}}
   if not c.scores then styles[f.head] = attention.output(c.tied) end
-  if not p.generates then styles[f.norm] = SequenceParallel() end
+  if not p.generates then
+    styles[f.norm] = SequenceParallel()
+    if f.embed_norm then styles[f.embed_norm] = SequenceParallel() end
+  end
   local model = parallelize(CausalLM(c, p), p.mesh.tp, styles, options)
   for i, layer in ipairs(model[f.layers]) do plan_layer(c, p, layer, i - 1, options) end
   return model, names_of(c)
@@ -384,7 +418,8 @@ end
 local function shard(c, p, model)
   local f = c.files
   p.context(model)
-  local first = f.positions and {model[f.embed], model[f.positions]} or model[f.embed]
+  local second = f.positions or f.embed_norm
+  local first = second and {model[f.embed], model[second]} or model[f.embed]
   p.shard(model, first, model[f.layers], {model[f.norm], model[head_of(c)]})
 end
 

@@ -4,25 +4,30 @@
 --
 -- A row, and what families.read gives (sizes that a file leaves to follow from others are nil until families.complete):
 --
---   files         where files have the parts: {prefix =, embed =, positions =, layers =, norm =, head =}
+--   files         where files have the parts: {prefix =, embed =, positions =, embed_norm =, layers =, norm =, head =}; the rows
+--                 of positions begin behind first_position others; embed_norm: of the embeddings; head_file: the head's name
+--                 in files, where it is not `head`
 --   pads          the embedding of pad_token_id learns nothing
---   norm          "rms", "rms_plus_one" (of 1 + weight), "layer", "layer_plus_one", "layer_without_bias"
+--   norm          "rms", "rms_plus_one" (of 1 + weight), "layer", "layer_plus_one", "layer_without_bias", "layer_without_weight"
 --   norms         a layer's norms by where they are: {before_attention =, behind_attention =, before_mlp =, behind_mlp =},
 --                 their names. Without before_mlp and with `parallel` the feed-forward network reads attention's input
 --   parallel      attention and the feed-forward network read the same x
 --   attention     {name =, out =, kind =, joined =}: kind "separate" (q_proj, k_proj, v_proj), "joined" (one weight, all q,
 --                 then all k and v), "grouped" (one weight, group by group), "conv" (GPT-2's), "latent" (DeepSeek's)
 --   mlp           {name =, kind =, up =, down =}: kind "gated" (gate_proj, up_proj), "joined" (one weight of both), "plain",
---                 "conv"
+--                 "conv"; in_layer: files have its parts in the layer itself
 --   experts       of layers with experts: see of_experts below
---   query_norms   of q and k: "heads", each head; "whole", all together
---   query_names   how files call these norms, by default {"q_norm", "k_norm"}; norms_rotated: they are behind the rotation
+--   query_norms   of q and k: "heads", each head, by one weight; "each", each head by a weight of its own; "whole", all together
+--   query_names   how files call these norms, by default {"q_norm", "k_norm"}; norms_rotated: they are behind the rotation;
+--                 norms_by_head: files have a tensor for each head of "each"
+--   clip          q, k and v are held between -clip and clip
 --   bias          {qkv =, out =, mlp =, head =}: which projections have one
 --   rotary        {theta =, scaling =, part =}; sliding_rotary of layers with a window, where it is another one
 --   pairs         neighbours of a head are rotated, not i and i + half
 --   rotates_parts  transformers' class reads partial_rotary_factor
 --   scales_queries  q grows with its position: query_scale = {beta =, length =} (Llama 4's)
---   alibi         scores have a bias that grows with the key's position, and nothing is rotated
+--   alibi         scores have a bias that grows with the key's position, and nothing is rotated: "scaled", rounded to
+--                 bfloat16 and scaled as the scores are, as Falcon's, or "plain"
 --   window(i), rotates(i)    of layer i, counted from 0: the window or nil; whether q and k are rotated
 --   scale_of(i)   of attention's scores in layer i, where it is not `scale`
 --   act, scale, softcap, last_softcap, sinks, embed_scale, residual_scale, logits_scale, dropout, embed_dropout,
@@ -91,7 +96,18 @@ local MIXTRAL = {gate = "block_sparse_moe.gate.weight", experts = "block_sparse_
   gate_proj = "w1.weight", up_proj = "w3.weight", down_proj = "w2.weight"}
 local QWEN = {gate = "mlp.gate.weight", experts = "mlp.experts.{}.", gate_proj = "gate_proj.weight",
   up_proj = "up_proj.weight", down_proj = "down_proj.weight"}
+-- The experts of a layer as one tensor, in which a gate's rows stand before those of `up`.
+local GRANITE = {gate = "block_sparse_moe.router.layer.weight", experts = "block_sparse_moe.",
+  gate_proj = {tensor = "input_linear.weight", dim = 1, part = 1, of = 2},
+  up_proj = {tensor = "input_linear.weight", dim = 1, part = 2, of = 2}, down_proj = "output_linear.weight"}
 M.MIXTRAL, M.QWEN = MIXTRAL, QWEN
+
+-- What files call a layer's parameter of its experts: a name, or a part of a tensor.
+function M.expert_name(layers, files, name)
+  local prefix, file = layers .. ".*." .. files.experts, files[name]
+  if type(file) == "string" then return prefix .. file end
+  return {tensor = prefix .. file.tensor, dim = file.dim, part = file.part, of = file.of}
+end
 
 -- The fields that most of them say in the same way.
 local function usual_experts(c, config)
@@ -111,9 +127,15 @@ end
 local function of_qwen_moe(c, config)
   local at = config.at
   usual_experts(c, config)
-  has_bias(c, at, true)
-  function c.window() return at.use_sliding_window and at.sliding_window or nil end -- whatever layer_types says
-  c.query_norms, c.experts.hidden = "heads", config.need("moe_intermediate_size")
+  c.experts.hidden = config.need("moe_intermediate_size")
+  if at.model_type == "qwen2_moe" then
+    config.only("use_sliding_window", false)
+    c.bias, c.experts.shared, c.experts.shared_gate = {qkv = at.qkv_bias}, config.need("shared_expert_intermediate_size"), true
+  else
+    has_bias(c, at, true)
+    function c.window() return at.use_sliding_window and at.sliding_window or nil end -- whatever layer_types says
+    c.query_norms = "heads"
+  end
   local step, dense = at.decoder_sparse_step or 1, {}
   for _, i in ipairs(at.mlp_only_layers or {}) do dense[i] = true end
   function c.experts.of_layer(i) return not dense[i] and (i + 1) % step == 0 end
@@ -121,9 +143,8 @@ end
 
 local function of_olmoe(c, config)
   usual_experts(c, config)
-  config.only("clip_qkv", nil)
   has_bias(c, config.at, true)
-  c.query_norms = "whole"
+  c.query_norms, c.clip = "whole", config.at.clip_qkv
 end
 
 -- DeepSeek-V3's: chosen by a sigmoid, in groups, beside a network that all tokens take.
@@ -255,7 +276,7 @@ end
 local function of_phi(c, config)
   local at = config.at
   usual(c, config)
-  config.only("qk_layernorm", false)
+  c.query_norms, c.query_names = at.qk_layernorm and "heads" or nil, {"q_layernorm", "k_layernorm"}
   c.eps, c.bias = at.layer_norm_eps, {qkv = true, out = true, mlp = true, head = true}
   c.dropout, c.embed_dropout = at.resid_pdrop, at.embd_pdrop
 end
@@ -263,7 +284,7 @@ end
 local function of_stablelm(c, config)
   local at = config.at
   usual(c, config)
-  config.only("qk_layernorm", false)
+  c.query_norms, c.query_names, c.norms_by_head = at.qk_layernorm and "each" or nil, {"q_layernorm", "k_layernorm"}, true
   config.only("hidden_dropout", 0)
   c.eps, c.bias, c.head_dim, c.parallel = at.layer_norm_eps, {qkv = at.use_qkv_bias}, nil, at.use_parallel_residual
   if c.parallel then c.norms = {before_attention = "input_layernorm"} end
@@ -280,7 +301,10 @@ local function of_cohere(c, config)
   usual(c, config)
   has_bias(c, at, true)
   c.eps, c.logits_scale = at.layer_norm_eps, config.need("logit_scale")
-  if at.model_type == "cohere" then return config.only("use_qk_norm", false) end
+  if at.model_type == "cohere" then
+    c.query_norms = at.use_qk_norm and "each" or nil
+    return
+  end
   c.head_dim = nil
   rotates_within_windows(c, config)
 end
@@ -346,8 +370,14 @@ end
 
 local function of_granite(c, config)
   local at = config.at
-  usual(c, config)
-  has_bias(c, at, true, true)
+  local with_experts = at.model_type == "granitemoe"
+  if with_experts then
+    usual_experts(c, config)
+    c.experts.normalize, c.experts.files = true, GRANITE
+  else
+    usual(c, config)
+  end
+  has_bias(c, at, true, not with_experts)
   c.scale, c.embed_scale, c.residual_scale = at.attention_multiplier, at.embedding_multiplier, at.residual_multiplier
   c.logits_scale = 1 / config.need("logits_scaling")
 end
@@ -369,6 +399,59 @@ local function of_gpt2(c, config)
   function c.scale_of(i) return (by_size and (c.dim // c.n_heads) ^ -0.5 or 1) / (by_layer and i + 1 or 1) end
 end
 
+-- It rotates rotary_dim elements of a head, by angles of its own.
+local function of_gptj(c, config)
+  local need, at = config.need, config.at
+  config.only("tie_word_embeddings", false)
+  c.dim, c.n_layers, c.n_heads, c.vocab = need("n_embd"), need("n_layer"), need("n_head"), need("vocab_size")
+  c.hidden, c.eps, c.act, c.positions = at.n_inner, at.layer_norm_epsilon, act_of(config, "activation_function"), need("n_positions")
+  c.bias = {mlp = true, head = true}
+  c.dropout, c.embed_dropout, c.attention_dropout = at.resid_pdrop, at.embd_pdrop, at.attn_pdrop
+  c.rotary = {theta = 10000, part = need("rotary_dim") / (c.dim // c.n_heads)}
+end
+
+local function of_opt(c, config)
+  local need, at = config.need, config.at
+  c.dim, c.n_layers, c.n_heads, c.vocab = need("hidden_size"), need("num_hidden_layers"), need("num_attention_heads"), need("vocab_size")
+  for key, known in pairs{do_layer_norm_before = true, _remove_final_layer_norm = false, enable_bias = true,
+    layer_norm_elementwise_affine = true, word_embed_proj_dim = c.dim, layerdrop = 0} do
+    config.only(key, known)
+  end
+  c.hidden, c.eps, c.act, c.positions = need("ffn_dim"), 1e-5, act_of(config, "activation_function"), need("max_position_embeddings")
+  c.bias = {qkv = true, out = true, mlp = true}
+  c.dropout, c.attention_dropout = at.dropout, at.attention_dropout
+end
+
+local function of_bloom(c, config)
+  local need, at = config.need, config.at
+  config.only("apply_residual_connection_post_layernorm", false)
+  c.dim, c.n_layers, c.n_heads, c.vocab = need("hidden_size"), need("n_layer"), need("n_head"), need("vocab_size")
+  c.eps, c.act, c.alibi = at.layer_norm_epsilon, "gelu_tanh", "plain"
+  c.bias = {qkv = true, out = true, mlp = true}
+  c.dropout, c.attention_dropout = at.hidden_dropout, at.attention_dropout
+end
+
+-- Fields that transformers does not read are known with the values that it goes by.
+local function of_mpt(c, config)
+  local need = config.need
+  local of_attention, only_attention = config.within("attn_config")
+  for key, known in pairs{alibi = true, alibi_bias_max = 8, attn_type = "multihead_attention", prefix_lm = false, qk_ln = false,
+    attn_uses_sequence_id = false, attn_pdrop = 0} do
+    only_attention(key, known)
+  end
+  for key, known in pairs{expansion_ratio = 4, no_bias = true, resid_pdrop = 0, emb_pdrop = 0} do config.only(key, known) end
+  config.only("logit_scale", nil)
+  c.dim, c.n_layers, c.n_heads, c.vocab = need("d_model"), need("n_layers"), need("n_heads"), need("vocab_size")
+  c.eps, c.act, c.alibi, c.positions = config.at.layer_norm_epsilon, "gelu", "plain", need("max_seq_len")
+  c.clip, c.scale = of_attention.clip_qkv, of_attention.softmax_scale
+end
+
+local function of_olmo(c, config)
+  usual(c, config)
+  has_bias(c, config.at, true)
+  c.eps, c.clip = 1e-5, config.at.clip_qkv
+end
+
 local function of_gpt_neox(c, config)
   local at = config.at
   usual(c, config)
@@ -386,7 +469,7 @@ local function of_falcon(c, config)
   c.dim, c.n_layers, c.n_heads = need("hidden_size"), need("num_hidden_layers"), need("num_attention_heads")
   c.hidden, c.vocab = at.ffn_hidden_size, need("vocab_size")
   c.n_kv_heads = new and at.num_kv_heads or not new and at.multi_query and 1 or nil
-  c.eps, c.act, c.alibi = at.layer_norm_epsilon, act_of(config, "activation"), at.alibi or nil
+  c.eps, c.act, c.alibi = at.layer_norm_epsilon, act_of(config, "activation"), at.alibi and "scaled" or nil
   c.bias = {qkv = at.bias, out = at.bias, mlp = at.bias}
   c.attention = row(c.attention, {kind = not new and at.multi_query and "joined" or "grouped"})
   c.parallel = new or at.parallel_attn
@@ -432,6 +515,8 @@ local OF_QWEN = row(OF_7B, {num_key_value_heads = 32, intermediate_size = 22016,
 local OF_GLM = {hidden_size = 4096, num_hidden_layers = 40, num_attention_heads = 32, num_key_value_heads = 2, head_dim = 128,
   intermediate_size = 13696, vocab_size = 151552, max_position_embeddings = 131072, rms_norm_eps = 1.5625e-07,
   attention_bias = true, partial_rotary_factor = 0.5, pad_token_id = 151329}
+local NAMES_OF_GPT2 = {hidden_size = "n_embd", num_hidden_layers = "n_layer", num_attention_heads = "n_head",
+  max_position_embeddings = "n_positions"}
 -- What all of them leave out in the same way.
 local ALL = {rms_norm_eps = 1e-6, hidden_act = "silu", rope_theta = 10000, tie_word_embeddings = false, attention_bias = false,
   mlp_bias = false, attention_dropout = 0.0, output_router_logits = false}
@@ -454,6 +539,10 @@ M.table = {
   qwen3_moe = {is = LLAMA, read = of_qwen_moe, usual = row(OF_QWEN, {hidden_size = 2048, num_hidden_layers = 24,
     num_key_value_heads = 4, intermediate_size = 6144, num_local_experts = 128, num_experts_per_tok = 8, moe_intermediate_size = 768,
     norm_topk_prob = false, sliding_window = 4096})},
+  qwen2_moe = {is = LLAMA, read = of_qwen_moe, usual = {hidden_size = 2048, num_hidden_layers = 24, num_attention_heads = 16,
+    num_key_value_heads = 16, intermediate_size = 5632, vocab_size = 151936, max_position_embeddings = 32768, num_experts = 60,
+    num_experts_per_tok = 4, moe_intermediate_size = 1408, shared_expert_intermediate_size = 5632, norm_topk_prob = false,
+    qkv_bias = true}},
   gemma = {is = GEMMA, read = of_gemma, usual = row(GEMMA_SIZES, {hidden_size = 3072, num_hidden_layers = 28,
     num_attention_heads = 16, num_key_value_heads = 16, intermediate_size = 24576, vocab_size = 256000,
     max_position_embeddings = 8192, tie_word_embeddings = true, pad_token_id = 0, hidden_act = "gelu_pytorch_tanh"})},
@@ -480,6 +569,7 @@ M.table = {
     n_routed_experts = 256, n_shared_experts = 1, n_group = 8, topk_group = 4, routed_scaling_factor = 2.5,
     first_k_dense_replace = 3, q_lora_rank = 1536, kv_lora_rank = 512, qk_rope_head_dim = 64, qk_nope_head_dim = 128,
     v_head_dim = 128, num_experts_per_tok = 8, norm_topk_prob = true, rope_interleave = true}},
+  olmo = {is = row(LLAMA, {norm = "layer_without_weight"}), read = of_olmo, usual = row(OF_7B, {vocab_size = 50304, pad_token_id = 1})},
   olmo2 = {is = row(LLAMA, {norms = BEHIND}),
     read = of_olmo2, usual = OF_OLMO},
   olmo3 = {is = row(LLAMA, {norms = BEHIND}), read = of_olmo2, by_layer = true, usual = row(OF_OLMO, {rope_theta = 500000,
@@ -523,15 +613,39 @@ M.table = {
     vocab_size = 151552, max_position_embeddings = 131072, rms_norm_eps = 1e-5, moe_intermediate_size = 1408, num_experts_per_tok = 8,
     n_routed_experts = 128, n_shared_experts = 1, n_group = 1, topk_group = 1, routed_scaling_factor = 1.0, first_k_dense_replace = 1,
     norm_topk_prob = true, use_qk_norm = false, partial_rotary_factor = 0.5}},
+  granitemoe = {is = LLAMA, read = of_granite, usual = row(OF_7B, {num_local_experts = 8, num_experts_per_tok = 2,
+    embedding_multiplier = 1.0, logits_scaling = 1.0, residual_multiplier = 1.0, attention_multiplier = 1.0})},
   granite = {is = LLAMA, read = of_granite, usual = row(OF_7B, {embedding_multiplier = 1.0, logits_scaling = 1.0,
     residual_multiplier = 1.0, attention_multiplier = 1.0})},
   glm = {is = GLM, read = of_glm, usual = OF_GLM},
   glm4 = {is = row(GLM, {norms = {before_attention = "input_layernorm", behind_attention = "post_self_attn_layernorm",
     before_mlp = "post_attention_layernorm", behind_mlp = "post_mlp_layernorm"}}), read = of_glm, usual = OF_GLM},
-  gpt2 = {is = GPT2, read = of_gpt2, also = {hidden_size = "n_embd", num_hidden_layers = "n_layer", num_attention_heads = "n_head",
-    max_position_embeddings = "n_positions"}, usual = {n_embd = 768, n_layer = 12, n_head = 12, vocab_size = 50257, n_positions = 1024,
+  gpt2 = {is = GPT2, read = of_gpt2, also = NAMES_OF_GPT2, usual = {n_embd = 768, n_layer = 12, n_head = 12, vocab_size = 50257, n_positions = 1024,
     layer_norm_epsilon = 1e-5, activation_function = "gelu_new", tie_word_embeddings = true, resid_pdrop = 0.1,
     embd_pdrop = 0.1, attn_pdrop = 0.1, scale_attn_weights = true, scale_attn_by_inverse_layer_idx = false}},
+  gptj = {is = row(GPT2, {files = row(GPT2.files, {positions = false}), norms = {before_attention = "ln_1"}, parallel = true,
+    pairs = true, rotates_parts = true, attention = {name = "attn", kind = "separate", out = "out_proj"},
+    mlp = {name = "mlp", kind = "plain", up = "fc_in", down = "fc_out"}}), read = of_gptj,
+    also = NAMES_OF_GPT2, usual = {n_embd = 4096, n_layer = 28, n_head = 16, vocab_size = 50400, n_positions = 2048, rotary_dim = 64,
+    layer_norm_epsilon = 1e-5, activation_function = "gelu_new", resid_pdrop = 0.0, embd_pdrop = 0.0, attn_pdrop = 0.0}},
+  opt = {is = {files = {prefix = "model.decoder.", embed = "embed_tokens", positions = "embed_positions", first_position = 2,
+    layers = "layers", norm = "final_layer_norm", head = "lm_head"}, pads = true, norm = "layer",
+    norms = {before_attention = "self_attn_layer_norm", before_mlp = "final_layer_norm"},
+    attention = {name = "self_attn", kind = "separate", out = "out_proj"},
+    mlp = {name = "mlp", kind = "plain", up = "fc1", down = "fc2", in_layer = true}}, read = of_opt, usual = {hidden_size = 768,
+    num_hidden_layers = 12, num_attention_heads = 12, ffn_dim = 3072, vocab_size = 50272, max_position_embeddings = 2048,
+    activation_function = "relu", dropout = 0.1, pad_token_id = 1, tie_word_embeddings = true}},
+  bloom = {is = row(FALCON, {files = row(FALCON.files, {embed_norm = "word_embeddings_layernorm"}), norms = LLAMA.norms,
+    attention = row(FALCON.attention, {kind = "grouped"})}), read = of_bloom,
+    also = {n_embed = "hidden_size", num_hidden_layers = "n_layer", num_attention_heads = "n_head"}, usual = {hidden_size = 64,
+    n_layer = 2, n_head = 8, vocab_size = 250880, layer_norm_epsilon = 1e-5, hidden_dropout = 0.0, tie_word_embeddings = true}},
+  mpt = {is = {files = {prefix = "transformer.", embed = "wte", layers = "blocks", norm = "norm_f", head = "lm_head"},
+    norm = "layer_without_bias", norms = {before_attention = "norm_1", before_mlp = "norm_2"},
+    attention = {name = "attn", kind = "joined", joined = "Wqkv", out = "out_proj"},
+    mlp = {name = "ffn", kind = "plain", up = "up_proj", down = "down_proj"}}, read = of_mpt,
+    also = {hidden_size = "d_model", num_hidden_layers = "n_layers", num_attention_heads = "n_heads",
+    max_position_embeddings = "max_seq_len"}, usual = {d_model = 2048, n_layers = 24, n_heads = 16, vocab_size = 50368,
+    max_seq_len = 2048, layer_norm_epsilon = 1e-5, tie_word_embeddings = true}},
   gpt_neox = {is = NEOX, read = of_gpt_neox, usual = {hidden_size = 6144, num_hidden_layers = 44, num_attention_heads = 64,
     intermediate_size = 24576, vocab_size = 50432, max_position_embeddings = 2048, layer_norm_eps = 1e-5, attention_bias = true,
     hidden_act = "gelu", use_parallel_residual = true, rotary_pct = 0.25, rotary_emb_base = 10000}},
@@ -573,9 +687,9 @@ function M.read(file, types, known)
   family.read(c, config)
   c.positions = c.positions or at.max_position_embeddings or 2048
   c.pad = c.pads and config.pad(c.vocab) or nil
-  if config.prefix then c.files = row(c.files, {prefix = config.prefix}) end
+  if config.prefix then c.files = row(c.files, {prefix = config.prefix, head_file = config.head}) end
   if c.files.positions or c.alibi then return c end
-  c.rotary = rotary_of(at, family.by_layer and "full_attention")
+  c.rotary = c.rotary or rotary_of(at, family.by_layer and "full_attention")
   c.rotary.part = c.rotary.part or 1
   if c.rotary.part ~= 1 and not c.rotates_parts then
     error(config.path .. ": partial_rotary_factor is " .. c.rotary.part .. ", and transformers' " .. at.model_type

@@ -41,22 +41,24 @@ for kind, names in pairs{
     .. "image_size patch_size num_channels embedding_size sliding_window moe_intermediate_size num_experts "
     .. "num_local_experts num_experts_per_tok n_routed_experts n_group topk_group kv_lora_rank q_lora_rank "
     .. "qk_rope_head_dim qk_nope_head_dim v_head_dim original_max_position_embeddings no_rope_layer_interval "
-    .. "decoder_sparse_step sliding_window_pattern",
+    .. "decoder_sparse_step sliding_window_pattern shared_expert_intermediate_size ffn_dim rotary_dim d_model n_heads n_layers "
+    .. "max_seq_len",
   count = "max_window_layers first_k_dense_replace n_shared_experts num_ln_in_parallel_attn",
   token = "pad_token_id",
   positive = "rms_norm_eps layer_norm_eps layer_norm_epsilon rope_theta rotary_emb_base query_pre_attn_scalar "
     .. "attn_logit_softcapping final_logit_softcapping routed_scaling_factor factor embedding_multiplier logits_scaling "
     .. "residual_multiplier attention_multiplier swiglu_limit swiglu_alpha rope_local_base_freq llama_4_scaling_beta logit_scale "
-    .. "norm_epsilon norm_eps",
+    .. "norm_epsilon norm_eps clip_qkv softmax_scale",
   small = "hidden_dropout_prob attention_probs_dropout_prob resid_pdrop embd_pdrop attn_pdrop attention_dropout "
-    .. "residual_dropout embedding_dropout",
+    .. "residual_dropout embedding_dropout hidden_dropout dropout",
   part = "rotary_pct partial_rotary_factor",
   flag = "tie_word_embeddings attention_bias use_sliding_window use_parallel_residual rope_interleave qkv_bias "
     .. "norm_topk_prob new_decoder_architecture multi_query parallel_attn bias mlp_bias output_router_logits "
-    .. "scale_attn_weights scale_attn_by_inverse_layer_idx alibi use_bias use_qkv_bias attention_out_bias use_qk_norm",
+    .. "scale_attn_weights scale_attn_by_inverse_layer_idx alibi use_bias use_qkv_bias attention_out_bias use_qk_norm "
+    .. "qk_layernorm",
   text = "model_type hidden_act hidden_activation activation activation_function layer_type rope_type type",
   texts = "layer_types", sizes = "hidden_sizes depths", counts = "mlp_only_layers no_rope_layers",
-  table = "id2label rope_parameters rope_scaling text_config sliding_attention full_attention",
+  table = "id2label rope_parameters rope_scaling text_config sliding_attention full_attention attn_config",
 } do
   for name in string.gmatch(names, "%S+") do FIELDS[name] = KINDS[kind] end
 end
@@ -85,17 +87,28 @@ end
 -- The model_type of a config.json.
 function M.model_type(path) return checked(read_json(path), path .. ": ").model_type end
 
+-- Models of images and text, by their model_type, and what the text model's is where the file does not say it.
+local WRAPPERS = {gemma3 = "gemma3_text", mistral3 = "mistral"}
+
 -- A Hugging Face model's config.json, or a table of its fields, and functions that read it. types: the model_type that the
 -- plan knows. at: its fields. need(key) is an error where the key is missing; only(key, value) where it is anything else.
--- usual: of a model_type, the fields that a file may leave out; also: other names of fields that the file may have, and the
+-- within(key): at and only of an object
+-- in the file. usual: of a model_type, the fields that a file may leave out; also: other names of fields that the file may have, and the
 -- names by which they are read.
 function M.config(path, types, usual, also)
   local config, with_nulls = path, path
   if type(path) == "string" then config, with_nulls = read_json(path), read_json(path, false) else path = "this plan" end
   local of = {path = path}
-  if config.model_type == "gemma3" then -- its text model
-    config, with_nulls = checked(config, path .. ": ").text_config or {}, with_nulls.text_config or {}
-    config.model_type, of.prefix = config.model_type or "gemma3_text", "language_model.model."
+  local wrapper = checked(config, path .. ": ").model_type
+  if WRAPPERS[wrapper] then -- its text model
+    local whole = checked(config, path .. ": ")
+    local tied = whole.tie_word_embeddings
+    config, with_nulls = whole.text_config or {}, with_nulls.text_config or {}
+    config.model_type, of.prefix = config.model_type or WRAPPERS[wrapper], "language_model.model."
+    if wrapper ~= "gemma3" then
+      if tied == nil then error(path .. ": tie_word_embeddings is missing beside text_config: say it, as the file of weights has it") end
+      config.tie_word_embeddings, with_nulls.tie_word_embeddings, of.head = tied, tied, "language_model.lm_head"
+    end
   end
   -- Whether the file has the key, be it null; null rope_parameters are none to transformers, too.
   function of.has(key) return with_nulls[key] ~= nil and key ~= "rope_parameters" end
@@ -110,12 +123,18 @@ function M.config(path, types, usual, also)
     if value == nil then error(path .. " has no '" .. key .. "'") end
     return value
   end
-  function of.only(key, known)
-    local value = config[key]
+  local function only(fields, where, key, known)
+    local value = fields[key]
     if value ~= nil and value ~= false and value ~= known or value == false and known then
-      error(path .. ": " .. key .. " is " .. shown(value) .. "; this plan knows "
+      error(path .. ": " .. where .. key .. " is " .. shown(value) .. "; this plan knows "
         .. (known == nil and "null or false" or tostring(known)) .. " alone")
     end
+  end
+  function of.only(key, known) only(config, "", key, known) end
+  -- The fields of an object in the file: as `at`, and a function as `only`.
+  function of.within(key)
+    local where, fields = key .. ".", at[key] or {}
+    return checked(fields, path .. ": " .. where), function(name, known) only(fields, where, name, known) end
   end
   -- The token whose row of the embedding learns nothing, or nil. usual: Hugging Face's where the file does not
   -- say it; negative ones count from the end of `vocab` rows.

@@ -62,10 +62,6 @@ function M.of(config, preset, files)
 end
 
 -- What files call a layer's parameter of its experts: a name, or a part of a tensor.
-function M.of_experts(files, name)
-  local prefix, file = "model.layers.*." .. files.experts, files[name]
-  if type(file) == "string" then return prefix .. file end
-  return {tensor = prefix .. file.tensor, dim = file.dim, part = file.part, of = file.of}
-end
+function M.of_experts(files, name) return families.expert_name("model.layers", files, name) end
 
 return M

@@ -233,26 +233,30 @@ for _, name in ipairs{"max", "min"} do
     end)(a)
   end
 end
--- A tensor of one dimension is sorted as a whole, however the batch is cut.
-local function sortable(x) return #core.shape(x) == 1 and raw.replicate(x) or x end
+-- Along its first dimension a tensor is sorted as a whole, however the batch is cut.
+local function sortable(x, dim)
+  local shape = core.shape(x)
+  return #shape > 0 and base.dimension(shape, dim or -1) == 0 and raw.replicate(x) or x
+end
+torch.sortable = sortable
 -- In order, and their indices; equal ones stay as they are.
 local function sorted_whole(x, dim, descending)
-  x = sortable(x)
+  x = sortable(x, dim)
   if #core.shape(x) == 0 then return x, raw.full({}, 0, "int64") end
   local d = base.dimension(core.shape(x), dim or -1)
   local order = order_of_whole(x, d, descending or false)
   return raw.gather(x, d, order), raw.to(order, "int64")
 end
 torch.sorted_whole = sorted_whole
-operators.sort = with_indices(function(x, a) return raw.sort(sortable(x), a.dim, a.descending, a.stable) end,
+operators.sort = with_indices(function(x, a) return raw.sort(sortable(x, a.dim), a.dim, a.descending, a.stable) end,
   function(x, a) return sorted_whole(x, a.dim, a.descending, a.stable) end)
-operators.topk = with_indices(function(x, a) return raw.topk(x, a.k, a.dim, a.largest, a.sorted) end, function(x, a)
+operators.topk = with_indices(function(x, a) return raw.topk(sortable(x, a.dim), a.k, a.dim, a.largest, a.sorted) end, function(x, a)
   local d = base.dimension(core.shape(x), a.dim or -1)
   local values, order = sorted_whole(x, d, a.largest ~= false, a.sorted)
   return raw.narrow(values, d, 0, a.k), raw.narrow(order, d, 0, a.k)
 end)
 operators.argsort = function(a)
-  if not holds_large(a.self) then return raw.argsort(sortable(floats(a.self)), a.dim, a.descending, a.stable) end
+  if not holds_large(a.self) then return raw.argsort(sortable(floats(a.self), a.dim), a.dim, a.descending, a.stable) end
   return (select(2, sorted_whole(a.self, a.dim, a.descending, a.stable)))
 end
 for name, most in pairs{argmax = "amax", argmin = "amin"} do
@@ -806,9 +810,12 @@ operators.empty_like = operators.zeros_like
 operators.sym_numel = function(a)
   return base.elements(constants.is(a.self) and a.self.shape or core.shape(a.self))
 end
+-- A float that a tensor holds stays a tensor, and gets no gradient; a whole number may be a size.
 operators._local_scalar_dense = function(a)
-  return constants.is(a.self) and constants.uniform(a.self)
-    or fail("a number that a tensor holds is not known when the program is made")
+  local known = constants.is(a.self) and constants.uniform(a.self)
+  if known then return known end
+  if not constants.is(a.self) and is_float(a.self) then return raw.detach(base.view(a.self, {})) end
+  fail("a whole number that a tensor holds is not known when the program is made")
 end
 operators.item = operators._local_scalar_dense
 

@@ -237,9 +237,18 @@ operators.isinf = function(a) return raw.gt(raw.abs(a.self), MOST) end
 operators.isnan = function(a) return raw.ne(a.self, a.self) end
 operators.linalg_vector_norm = function(a)
   local dims = a.dim and #a.dim > 0 and a.dim or nil
-  return raw.norm(a.self, a.ord or 2, dims, a.keepdim)
+  return raw.norm(a.dtype and raw.to(a.self, a.dtype) or a.self, a.ord or 2, dims, a.keepdim)
 end
-operators.masked_fill = function(a) return raw.masked_fill(a.self, a.mask, a.value) end
+operators.masked_fill = function(a)
+  local value = a.value
+  if core.type(a.self) == "bool" and not is_tensor(value) then
+    if value == true or type(value) == "number" and value ~= 0 then return raw.logical_or(a.self, a.mask) end
+    return raw.logical_and(a.self, raw.logical_not(a.mask))
+  end
+  if is_tensor(value) then return raw.where(a.mask, raw.to(base.view(value, {}), core.type(a.self)), a.self) end
+  if type(value) == "boolean" then value = value and 1 or 0 end
+  return raw.masked_fill(a.self, a.mask, value)
+end
 
 -- ---------------------------------------------------------------------------------------- products
 
@@ -508,9 +517,21 @@ end
 -- ------------------------------------------------------------------------------------- by indices
 
 -- The row of padding_idx gets no gradient.
+-- The gradient of each of these rows is divided by how often they have its index.
+local function by_frequency(y, index, rows)
+  local shape = core.shape(index)
+  local counts = raw.bincount(base.view(index, {base.elements(shape)}), nil, rows)
+  local times, fixed = raw.embedding(index, raw.unsqueeze(raw.to(counts, "float32"), -1)), raw.detach(y)
+  return raw.add(fixed, raw.div(raw.sub(y, fixed), times))
+end
 operators.embedding = function(a)
   local padding = a.padding_idx or -1
-  local y = padding < 0 and base.adapted(base.Embedding, a.indices, a.weight) or raw.embedding(a.indices, a.weight)
+  local adapted = padding < 0 and base.adapted(base.Embedding, a.indices, a.weight)
+  local y = adapted or raw.embedding(a.indices, a.weight)
+  if a.scale_grad_by_freq then
+    if adapted then fail("adapters of an embedding with scale_grad_by_freq are not supported") end
+    y = by_frequency(y, a.indices, core.shape(a.weight)[1])
+  end
   if padding < 0 then return y end
   return raw.where(raw.unsqueeze(raw.eq(a.indices, padding), -1), raw.detach(y), y)
 end
@@ -577,11 +598,16 @@ operators.linspace = function(a)
   if count < 1 then fail("linspace needs at least one number") end
   return constants.arange(first + 0.0, count, count > 1 and (last - first) / (count - 1) or 0.0, a.dtype or "float32")
 end
+-- All elements a number, which may be one that a tensor holds.
+local function filled(size, v, kind)
+  if is_tensor(v) then return raw.to(raw.expand(base.view(v, {}), size), kind) end
+  return constants.full(size, v, kind)
+end
 operators.full = function(a)
   local v = a.fill_value
-  return constants.full(a.size, v, a.dtype or type(v) == "boolean" and "bool" or number_type(v))
+  return filled(a.size, v, a.dtype or type(v) == "boolean" and "bool" or is_tensor(v) and core.type(v) or number_type(v))
 end
-operators.scalar_tensor = function(a) return constants.full({}, a.s, a.dtype or "float32") end
+operators.scalar_tensor = function(a) return filled({}, a.s, a.dtype or "float32") end
 operators.zeros = function(a) return constants.full(a.size, 0, a.dtype or "float32") end
 operators.ones = function(a) return constants.full(a.size, 1, a.dtype or "float32") end
 operators.eye = function(a)
@@ -593,7 +619,7 @@ operators.eye = function(a)
   return constants.where(constants.eq(counted(1), counted(2)), constants.full(sizes, 1, kind), constants.full(sizes, 0, kind))
 end
 operators.full_like = function(a)
-  return constants.full(shape_of(a.self), a.fill_value, a.dtype or type_of(a.self))
+  return filled(shape_of(a.self), a.fill_value, a.dtype or type_of(a.self))
 end
 operators.zeros_like = function(a)
   return constants.full(shape_of(a.self), 0, a.dtype or type_of(a.self))
@@ -603,7 +629,7 @@ operators.ones_like = function(a)
 end
 local function new(a, value)
   local own = type_of(a.self)
-  return constants.full(a.size, value, a.dtype or own)
+  return filled(a.size, value, a.dtype or own)
 end
 operators.new_ones = function(a) return new(a, 1) end
 operators.new_zeros = function(a) return new(a, 0) end
@@ -664,7 +690,11 @@ c.diff = function(a)
   if a.prepend ~= nil then x = constants.cat({a.prepend, x}, dim) end
   return x and constants.diff(x, dim)
 end
-c.cumsum = function(a) return constants.cumsum(a.self, a.dim) end
+c.cumsum = function(a)
+  local kind = a.dtype or RANK[a.self.type] < 4 and "int64" or a.self.type
+  local x = constants.to(a.self, kind)
+  return x and constants.cumsum(x, a.dim)
+end
 c.any = function(a) return a.dim and constants.any(a.self, a.dim, a.keepdim) end
 c.index = function(a) return constants.index(a.self, a.indices) end
 c.to = function(a)

@@ -48,7 +48,7 @@ end
 -- Of a tensor without a dimension to sort, or of all elements as one, the sharding must not cut it.
 local function sorted(x, d)
   if core.type(x) ~= "float32" and core.type(x) ~= "bfloat16" then return torch.sorted_whole(x, d) end
-  return raw.sort(#core.shape(x) == 1 and raw.replicate(x) or x, d)
+  return raw.sort(torch.sortable(x, d), d)
 end
 
 -- The k-th smallest element along a dimension, and its index.

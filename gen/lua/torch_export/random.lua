@@ -39,8 +39,8 @@ end
 -- In the order of drawn numbers, of 48 bits: that two are equal is as good as impossible.
 operators.randperm = function(a)
   local x = raw.full({a.n}, 0.0, "float32")
-  local first = raw.argsort(uniform(x), 0)
-  local second = raw.argsort(raw.gather(uniform(x), 0, first), 0)
+  local first = raw.argsort(torch.sortable(uniform(x), 0), 0)
+  local second = raw.argsort(torch.sortable(raw.gather(uniform(x), 0, first), 0), 0)
   return raw.to(raw.gather(first, 0, second), a.dtype or "int64")
 end
 

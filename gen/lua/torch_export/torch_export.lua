@@ -79,12 +79,31 @@ local function note_precision(program)
   end
 end
 
+-- Inputs that have the name of one of the model's own parameters or buffers get another one, since a step knows both by their
+-- names. Gives the names of the latter.
+local function name_inputs(inputs, root)
+  local own, taken = {}, {}
+  for i, p in ipairs(root.parameters) do own[i], taken[p.name] = p.name, true end
+  local function is_input(name)
+    for _, input in ipairs(inputs) do
+      if input.name == name then return true end
+    end
+    return false
+  end
+  for _, input in ipairs(inputs) do
+    local name = input.name
+    while taken[name] or name ~= input.name and is_input(name) do name = name .. "_input" end
+    input.name = name
+  end
+  return own
+end
+
 -- torch_export(path, {batch = 8}): the module, and what it takes and gives. Its forward takes the
 -- exported inputs in their order, and returns the outputs. The second table gives sizes that were
 -- exported as symbols. The second result: {inputs = {{name =, shape =, dtype =, below =} ...},
 -- outputs = the same, modules = {{path =, class =, parts =} ...}: those that hold weights; parts: the sizes
 -- of the parts in which the outputs of its weight are read, if they are; lists = {path ...}: of the
--- ModuleLists}.
+-- ModuleLists; parameters = {name ...}: of the root's own parameters and buffers}.
 function base.torch_export(path, sizes)
   base.expect(path, "string", "the path that torch_export is given")
   if sizes ~= nil then base.expect(sizes, "table", "the sizes that torch_export is given") end
@@ -105,6 +124,7 @@ function base.torch_export(path, sizes)
   torch.name_linear_layers(root, linear)
   local about = {inputs = torch.described(program, inputs, symbols),
     outputs = torch.described(program, outputs, symbols), modules = torch.listed_modules(root, parts)}
+  about.parameters = name_inputs(about.inputs, root)
   core.weights_of(path)
   local twins, layout = torch.inputs_in_one_memory(program), torch.layouts_by_name(program, symbols)
   local modules = {}

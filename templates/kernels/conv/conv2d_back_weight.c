@@ -16,11 +16,14 @@ void $name$(float *restrict dw, const $type_dout$ *restrict dout, const $type_a$
       const long begin = right < 0 ? (stride_x - 1 - right) / stride_x : 0;
       const long inside = right < width ? (width - 1 - right) / stride_x + 1 : 0;
       const long end = inside < columns ? inside : columns;
+      // The same of rows: a test in their loop instead is one that GCC 12 makes wrong code of.
+      const long top = down < 0 ? (stride_y - 1 - down) / stride_y : 0;
+      const long below = down < height ? (height - 1 - down) / stride_y + 1 : 0;
+      const long bottom = below < rows ? below : rows;
       for (long q = 0; q < columns; q++) sum[q] = 0;
       for (long image = 0; image < images; image++) {
-        for (long p = 0; p < rows; p++) {
+        for (long p = top; p < bottom; p++) {
           const long y = p * stride_y + down;
-          if (y < 0 || y >= height) continue;
           const $type_a$ *const line = a + ((image * groups * ins + c) * height + y) * width;
           const $type_dout$ *const from =
               dout + ((image * groups * outs + channel) * rows + p) * columns;

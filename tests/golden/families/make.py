@@ -45,7 +45,7 @@ MODELS = {
         v_head_dim=12, rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=8.0, mscale=1.0, mscale_all_dim=1.0,
         original_max_position_embeddings=8), **EXPERTS)),
     "olmo2": ("Olmo2", dict(attention_bias=True)),
-    "olmoe": ("Olmoe", dict(num_experts=4, **EXPERTS)),
+    "olmoe": ("Olmoe", dict(num_experts=4, clip_qkv=1.5, **EXPERTS)),
     "granite": ("Granite", dict(attention_multiplier=0.2, embedding_multiplier=6.0, residual_multiplier=0.4, logits_scaling=2.0)),
     "glm": ("Glm", dict(head_dim=16)),
     "glm4": ("Glm4", dict(head_dim=16, attention_bias=False)),
@@ -76,13 +76,24 @@ MODELS = {
     "helium": ("Helium", dict(head_dim=8, attention_bias=True)),
     "hunyuan_v1_dense": ("HunYuanDenseV1", dict(head_dim=16, num_hidden_layers=3)),
     "starcoder2": ("Starcoder2", dict(sliding_window=7)),
-    "phi": ("Phi", {}),
-    "stablelm": ("StableLm", dict(use_qkv_bias=True, rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5))),
+    "phi": ("Phi", dict(qk_layernorm=True)),
+    "stablelm": ("StableLm", dict(use_qkv_bias=True, qk_layernorm=True, rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5))),
     "nemotron": ("Nemotron", dict(attention_bias=True)),
-    "cohere": ("Cohere", dict(num_key_value_heads=4, logit_scale=0.5)),
+    "cohere": ("Cohere", dict(logit_scale=0.5, use_qk_norm=True)),
     "cohere2": ("Cohere2", dict(num_hidden_layers=4, sliding_window=5, logit_scale=0.5)),
     "glm4_moe": ("Glm4Moe", dict(moe_intermediate_size=16, n_routed_experts=4, use_qk_norm=True, attention_bias=True, num_mtp_layers=0,
         routed_scaling_factor=1.5, **EXPERTS)),
+    "qwen2_moe": ("Qwen2Moe", dict(num_hidden_layers=3, num_experts=4, moe_intermediate_size=12, shared_expert_intermediate_size=20,
+        mlp_only_layers=[1], **EXPERTS)),
+    "granitemoe": ("GraniteMoe", dict(attention_multiplier=0.2, embedding_multiplier=6.0, residual_multiplier=0.4, logits_scaling=2.0,
+        intermediate_size=16, num_local_experts=4, **EXPERTS)),
+    "olmo": ("Olmo", dict(clip_qkv=1.0)),
+    "opt": ("OPT", dict(ffn_dim=48, dropout=0.0)),
+    "bloom": ("Bloom", dict(hidden_size=24, num_attention_heads=6)),
+    "gptj": ("GPTJ", dict(n_embd=32, n_layer=2, n_head=4, n_positions=32, n_inner=40, vocab_size=96, rotary_dim=4, **NO_SIZES)),
+    "mpt": ("Mpt", dict(d_model=24, n_heads=6, n_layers=2, max_seq_len=32, vocab_size=96, attn_config=dict(clip_qkv=1.0, softmax_scale=0.3))),
+    "mistral3": ("Mistral3", dict(text_config=dict(SIZES, model_type="mistral", head_dim=8, sliding_window=7), tie_word_embeddings=False,
+        vision_config=dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, image_size=16, patch_size=8))),
     "falcon_alibi": ("Falcon", dict(hidden_size=48, num_attention_heads=6, alibi=True, parallel_attn=False, bias=True, multi_query=False, **NO_SIZES)),
     "falcon_alibi_one_key": ("Falcon", dict(alibi=True, multi_query=True, **NO_SIZES)),
     "falcon": ("Falcon", dict(parallel_attn=False, bias=True, multi_query=False, **NO_SIZES)),
@@ -97,7 +108,7 @@ SPELLINGS = {"gpt_neox_parallel": dict(rope_parameters=None, rotary_emb_base=50,
     rope_theta=70.0, partial_rotary_factor=0.5)}
 TYPES = ("llama smollm3 mistral ministral mixtral qwen2 qwen3 qwen3_moe gemma gemma2 gemma3_text phi3 gpt_oss deepseek_v3 olmo2 olmoe granite glm glm4 "
          "gpt2 gpt_neox falcon ministral3 olmo3 exaone4 seed_oss arcee ernie4_5 helium hunyuan_v1_dense starcoder2 phi stablelm nemotron cohere "
-         "cohere2 glm4_moe").split()
+         "cohere2 glm4_moe qwen2_moe granitemoe olmo opt bloom gptj mpt").split()
 
 
 def float8(weights, name, p, generator):
@@ -173,8 +184,8 @@ def spell(folder, changes):
 
 def make(name):
     of, differs = MODELS[name]
-    sizes = {} if name == "gpt2" else SIZES
-    if of == "Falcon":
+    sizes = {} if name in ("gpt2", "gptj", "mpt", "mistral3") else SIZES
+    if of in ("Falcon", "Bloom"):
         sizes = {k: v for k, v in SIZES.items() if k in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")}
     config = getattr(hf, of + "Config")(**{**sizes, **differs})
     config._attn_implementation = "sdpa" if "alibi" in name else "eager"  # eager adds ALiBi twice; sdpa is the default
@@ -182,7 +193,8 @@ def make(name):
         config._experts_implementation = "eager"
     torch.manual_seed(7)
     generator = torch.Generator().manual_seed(11)
-    model = getattr(hf, {"GPT2": "GPT2LMHeadModel", "Gemma3Text": "Gemma3ForCausalLM"}.get(of, of + "ForCausalLM"))(config).train()
+    model = getattr(hf, {"GPT2": "GPT2LMHeadModel", "Gemma3Text": "Gemma3ForCausalLM",
+        "Mistral3": "Mistral3ForConditionalGeneration"}.get(of, of + "ForCausalLM"))(config).train()
     with torch.no_grad():
         for key, p in model.named_parameters():  # nothing begins as 0 or 1
             p.add_(0.1 * torch.randn(p.shape, generator=generator))
@@ -196,6 +208,9 @@ def make(name):
     copy.deepcopy(model).to(torch.bfloat16).save_pretrained(folder)
     if os.path.exists(os.path.join(folder, "generation_config.json")):
         os.remove(os.path.join(folder, "generation_config.json"))
+    if name == "mistral3":  # the language model's alone
+        file = os.path.join(folder, "model.safetensors")
+        save_file({key: w for key, w in load_file(file).items() if key.startswith("language_model.")}, file)
     if packed:
         write_packed(folder, packed)
     if name in SPELLINGS:

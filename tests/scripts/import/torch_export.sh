@@ -101,10 +101,12 @@ more beside "$WORK/gpt2_output.log" gives gpt2_output gpt2 "" -D tp=2
 more beside "$WORK/vit_output.log" gives vit_output vit .core -D tp=2
 beside "$WORK/norm_twice.log" trains norm_twice plain norm_twice "" -D loss=mse
 beside "$WORK/unplaced.log" trains unplaced plain unplaced "" -D loss=mse -D tp=2
+beside "$WORK/numbers.log" trains numbers plain numbers "" -D loss=mse -D dp=2
+beside "$WORK/named.log" trains named plain named "" -D loss=mse -D tp=2 -D dp_shard=2
 beside "$WORK/own_changes.log" gives own_changes own_changes ""
 all_are_done
 for family in "${families[@]}"; do cat "$WORK/of_$family.log"; done
-for name in adapted{,_core,_gpt2} packs decomposed lossy mixtral projections{,_core} bags crossed mlp{,_core} llama{,_tp,_fsdp,_cuda,_output} gpt2{,_eager,_output} qwen3{,_core} vit{,_cuda,_output} own_changes unplaced norm_twice; do
+for name in adapted{,_core,_gpt2} packs decomposed lossy mixtral projections{,_core} bags crossed mlp{,_core} llama{,_tp,_fsdp,_cuda,_output} gpt2{,_eager,_output} qwen3{,_core} vit{,_cuda,_output} own_changes unplaced numbers named norm_twice; do
   [ ! -e "$WORK/$name.log" ] || cat "$WORK/$name.log"
 done
 

@@ -11,7 +11,8 @@
 --   groups, top_groups    the experts are in so many groups; a token's are in the best of these, by
 --                         the sum of a group's two best
 --   shared = 0            the hidden size of a network that takes every token
---   act = "silu"          or "gelu", "gelu_tanh", "relu", "relu2" (relu(x)^2): of the experts and of that network
+--   shared_gate = false   its output times the sigmoid of a product of the token with a weight (Qwen2-MoE's)
+--   act = F.silu          of the experts and of that network: a function of a tensor
 --   bias_balance = 1e-3   experts are chosen by their scores plus a bias, a buffer. Each step it grows
 --                         by this where an expert had fewer tokens than the mean, and shrinks where it
 --                         had more. 0: it stays
@@ -33,17 +34,17 @@ for name, f in pairs(base.F) do of[name] = f end
 
 local LARGEST = 1 << 40
 
--- The activations of experts.
-local ACTS = {silu = of.silu, gelu = of.gelu, gelu_tanh = of.gelu_tanh, relu = of.relu,
-  relu2 = function(x) return of.relu(x) ^ 2 end}
-local function act_of(name, who)
-  if name == nil then return of.silu end
-  return ACTS[name] or fail("%s's act is silu, gelu, gelu_tanh, relu or relu2, not %s", who, base.a(name))
+-- The activation of experts: a function, or the name of one of F.
+local function act_of(act, who)
+  if act == nil then return of.silu end
+  local f = type(act) == "string" and of[act] or act
+  if type(f) ~= "function" then fail("%s's act is a function of a tensor, such as F.gelu, not %s", who, base.a(act)) end
+  return f
 end
 
 --- # Mixtures of experts
---- nn.Experts(num_experts, dim, hidden, init?, act = "silu"): each expert is `down(act(gate x) * up x)`, of rows by expert. `act`:
---- `"silu"`, `"gelu"`, `"gelu_tanh"`, `"relu"` or `"relu2"`.
+--- nn.Experts(num_experts, dim, hidden, init?, act = F.silu): each expert is `down(act(gate x) * up x)`, of rows by expert. `act`:
+--- a function of a tensor, or the name of one of `F`.
 nn.Experts = base.own_class("Experts", {"gate_proj", "up_proj", "down_proj"},
   function(num_experts, dim, hidden, init, act)
     local experts = base.integer(num_experts, "Experts' number", 1, 1 << 20)
@@ -150,7 +151,7 @@ local function in_float32(gate, x)
 end
 
 local OPTIONS = base.option_names("nn.MoE", {"experts", "top_k", "hidden", "router", "normalize",
-  "scale", "groups", "top_groups", "shared", "bias_balance", "capacity", "bound", "load_batch", "init", "act"})
+  "scale", "groups", "top_groups", "shared", "shared_gate", "bias_balance", "capacity", "bound", "load_batch", "init", "act"})
 
 local function options_of(options)
   local o = base.options(options, "nn.MoE", OPTIONS)
@@ -170,6 +171,8 @@ local function options_of(options)
     fail("nn.MoE: %d experts cannot be divided into %d groups of two or more", how.experts, how.groups)
   end
   how.shared = base.integer(o.shared == nil and 0 or o.shared, "nn.MoE's shared", 0, LARGEST)
+  how.shared_gate = o.shared_gate ~= nil and base.boolean(o.shared_gate, "nn.MoE's shared_gate")
+  if how.shared_gate and how.shared == 0 then fail("nn.MoE's shared_gate is of a network that takes every token: say shared, too") end
   if o.bias_balance ~= nil then
     how.bias_balance = base.number(o.bias_balance, "nn.MoE's bias_balance", 0, 1)
   end
@@ -207,18 +210,20 @@ end)
 ---   top_groups: a token's experts are in so many of the groups, the best by the sum of their two best scores; by
 ---     default in all
 ---   shared = 0: the width of a network that takes every token
+---   shared_gate = false: its output times a sigmoid of the token's product with a weight
 ---   bias_balance: experts are chosen by scores plus a bias, which moves by this each step
 ---   capacity: in each sequence an expert takes at most so many times its mean of places; the others are dropped
 ---   bound: a rank has room for so many times the rows that its experts get in balance; more end the job
 ---   load_batch: the load is of groups of so many samples
 ---   init: of all weights
----   act = "silu": the activation of the experts and of the network beside them: or `"gelu"`, `"gelu_tanh"`, `"relu"`, `"relu2"`
+---   act = F.silu: the activation of the experts and of the network beside them: a function of a tensor, or the name of one of `F`
 nn.MoE = nn.module("MoE", function(self, dim, options)
   local how = options_of(options)
   self.gate = nn.Linear(dim, how.experts, {bias = false, init = how.init})
   base.set_adapter(self.gate, in_float32)
   self.experts = nn.Experts(how.experts, dim, how.hidden, how.init, how.act)
   if how.shared > 0 then self.shared_experts = SharedExperts(dim, how.shared, how.init, how.act) end
+  if how.shared_gate then self.shared_expert_gate = nn.Linear(dim, 1, {bias = false, init = how.init}) end
   if how.bias_balance then
     self.e_score_correction_bias = base.filled_parameter("MoE", {how.experts}, 0.0)
   end
@@ -243,7 +248,10 @@ nn.MoE = nn.module("MoE", function(self, dim, options)
       counts = counted(how, ids, capacity * how.experts / (shape[2] * how.top_k), {1, 2})
     end
     local y = of.to(of_experts(how, self.experts, x, ids, weights, counts), core.type(x))
-    if self.shared_experts then y = y + self.shared_experts(x) end
+    if self.shared_experts then
+      local z = self.shared_experts(x)
+      y = y + (how.shared_gate and of.sigmoid(self.shared_expert_gate(x)) * z or z)
+    end
     return y, load
   end
 end)
