@@ -7,6 +7,7 @@
 // It takes a processor that is newer than itself for a Prescott, of 2004, whose products are
 // several times slower. It chooses while it is loaded, so the program must start again to get
 // others.
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,11 @@ void take_newer_blas_core(char **argv)
   const char *core = blas_core();
   if (!core || !openblas_get_corename || getenv(variable)) return;
   if (strcmp(openblas_get_corename(), "Prescott") != 0) return;
-  if (setenv(variable, core, true) == 0) execv("/proc/self/exe", argv);
+  char path[PATH_MAX]; // by its own name, under which ps and pkill know it
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (n <= 0 || setenv(variable, core, true) != 0) return;
+  path[n] = 0;
+  execv(path, argv);
 }
 
 void ask_for_blas_memory(void)

@@ -9,9 +9,11 @@ runtime_plan=${runtime_plan:-tests/plans/pipeline/plan.lua}
 strict=(-std=c11 -D_GNU_SOURCE -DTPGEN_TORCH_ARCHIVE -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
 # How far kernels are optimized. Small programs run for a moment only, and the optimizer takes longer than all
 # else, so most scripts do without it. Some set -O1 or -O2, where kernels run for longer, and because it shows where a
-# kernel's promises (restrict) do not hold. checkpoint.sh also has programs with a release's flags.
+# kernel's promises (restrict) do not hold. Users' programs are compiled with the flags in `released`: a compiler may make
+# wrong code by them alone, so operators, some plans of tests/equal and checkpoint.sh have them, too.
 plain=(-O0)
 optimized=-O0
+released=$(sed -n 's/^set(CMAKE_C_FLAGS "\(.*\)"$/\1/p' "$root/templates/program/CMakeLists.cpu.txt")
 sanitizers=(-g -fsanitize=address,undefined -fno-sanitize-recover=undefined)
 cuda=(-std=c++20 -D_GNU_SOURCE -DTPGEN_CUDA -DTPGEN_MPI -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX
   -Wall -Wextra -Werror -Wno-unknown-pragmas "-I$root/tests/cuda_on_cpu/include")

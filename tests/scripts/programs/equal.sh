@@ -107,9 +107,9 @@ check_plan() {
   make_and_run "$plan" "$base" plain || { [ "$failures" -eq 0 ]; return; }
   while read -ra mesh; do
     name=$(IFS=,; echo "${mesh[*]}")
-    # With all cases the kernels of one mesh of each plan are optimized.
+    # With all cases the kernels of one mesh of each plan have the flags of users' programs.
     optimized=-O0
-    ! all_cases || [ "${mesh[*]}" != "$second" ] || optimized=-O1
+    ! all_cases || [ "${mesh[*]}" != "$second" ] || optimized=$released
     for kind in plain sanitized cuda; do
       runs_as $kind "$plan" "${mesh[*]}" || continue
       make_and_run "$plan" "$stem.$name.$kind" $kind "${mesh[@]}" &&

@@ -30,9 +30,9 @@ programs=(
   "plain tp=2 place=2 mode=infer"
   "cuda tp=1"
 )
-# An optimizer only in CI, and for kernels in which it may go wrong: compilation takes most of the time here.
+# The flags of users' programs only in CI: compilation takes most of the time here.
 optimization() {
-  case $1 in "plain tp=1") ci_cases && echo -O2 || echo -O0 ;; *) echo -O0 ;; esac
+  case $1 in "plain tp=1") ci_cases && echo "$released" || echo -O0 ;; *) echo -O0 ;; esac
 }
 
 # check FAMILY KIND ARGUMENTS...: generates the program, runs it, and compares its results.

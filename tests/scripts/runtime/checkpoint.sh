@@ -22,7 +22,7 @@ activations() { sed -n 's/.*"activations": *\([0-9]*\).*/\1/p' "$WORK/$1/plan.js
 check() {
   local name optimized=$optimized
   [ "$1" != tests/equal/llama.lua ] ||
-    optimized='-O3 -march=native -ffp-contract=fast -fno-math-errno -fno-trapping-math'
+    optimized=$released
   name=$(basename "$1" .lua)$(printf '.%s' "${@:2}" | tr -d ' ')
   make_and_run "$name.kept" "$@"
   make_and_run "$name.again" "$@" -D checkpoint=layer
