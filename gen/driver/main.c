@@ -252,8 +252,8 @@ static void check_options(int argc, char **argv)
   if (options.cluster && (options.from || !takes_plan)) usage_error(2, "--cluster is for plans");
   if ((options.report || options.compare || options.metrics) && !takes_plan)
     usage_error(2, "--report, --compare and --metrics are for plans and what tpgen wrote");
-  if (options.search_time > 0 && !options.search)
-    usage_error(2, "--search-time is an option of --search");
+  if (options.search_time > 0 && !takes_plan)
+    usage_error(2, "--search-time is for plans whose settings are searched");
   const bool explains = options.explain || options.explain_cost;
   if (options.search && (options.from || options.dump || explains || !takes_plan))
     usage_error(2, "--search takes a plan, and has no --from, --dump or --explain");
@@ -428,6 +428,9 @@ int main(int argc, char **argv)
     add_chosen_plan(found_plan());
   }
   add_report_page();
+  /* A plan that tpgen left in the folder stays there, and so does the table of its search. */
+  note_file_read(options.plan);
+  note_file_read(text("%.*ssearch.json", folder_length(options.plan), options.plan));
   write_files(plan_shown(), plan_options->hash);
   print_notes();
   return 0;

@@ -29,7 +29,9 @@ static void take_found(const struct found *f, bool goes_on)
   found = f;
   if (!options.dump && !options.explain && !options.explain_cost) print_found(f);
   if (f->best == NONE) {
-    if (options.out) {
+    if (options.out && output_holds_program())
+      say("tpgen: %s still holds the program of before", options.out);
+    else if (options.out) {
       add_search_json(f);
       add_report_page();
       write_files(options.plan, "");
@@ -61,6 +63,11 @@ void search_parallel_plan(void (*passes)(void (*finish)(void)))
                   "%s declares no setting that a search may vary: write search = beside it, as in "
                   "{\"tp\", 1, \"ranks that share each layer\", search = \"tensor\"}, or let train "
                   "say parallel = auto{}",
+                  options.plan);
+    if (options.search_time > 0 && !options.is_candidate && !found)
+      usage_error(2,
+                  "--search-time: there is no search without --search, as train of %s does not say "
+                  "parallel = auto{}",
                   options.plan);
     return;
   }

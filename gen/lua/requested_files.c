@@ -91,6 +91,7 @@ static const char *read_known(struct known *k)
   }
   k->text = k->by == BY_TORCH_EXPORT ? map_file(at, &k->length, &why)
                                      : read_file(at, most, &k->length, &why);
+  note_file_read(at);
   bool is_text = k->by == BY_REQUIRE || k->by == BY_PIPELINE;
   if (!why && is_text && (memchr(k->text, 0, k->length) || memchr(k->text, '\x1b', k->length)))
     why = "it is not text";

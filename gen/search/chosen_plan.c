@@ -191,6 +191,8 @@ void add_chosen_plan(const struct found *f)
       put(&b, "-- It needs -D %s=FILE.\n", ascii_text(options.definition[i].name));
   if (options.cluster && !f->space->declares_cluster && !f->space->of_parallel)
     put(&b, "-- Where its ranks run: --cluster %s\n", ascii_text(options.cluster));
+  if (target != &targets[TARGET_CPU])
+    put(&b, "-- Its programs are those of --target %s.\n", target->name);
   put(&b, "-- A line's comment says why. What -D gives comes before these lines.\n");
   put_choice(&b, f);
   put(&b, "%s", plan_source());

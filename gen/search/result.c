@@ -70,10 +70,11 @@ static void print_head(const struct found *f)
   const char *where =
       s->is_machine ? text("this machine, %d cores of %s", s->devices, ascii_text(s->device))
                     : text("%d %s in nodes of %d", s->devices, ascii_text(s->device), s->node);
-  printf("%s on %s%s%s: %d of %s plans were tried%s%s\n", ascii_text(options.plan), where,
+  printf("%s on %s%s%s: %d of %s%s plans were tried%s%s\n", ascii_text(options.plan), where,
          s->memory && !s->is_machine ? text(", %s each", size_text(s->memory)) : "",
          s->sets_batch ? text(", batch=%lld, as -D batch says nothing", (long long)s->batch) : "",
-         f->n, grouped(f->legal), refused ? text(", %d were refused", refused) : "",
+         f->n, f->legal == INT64_MAX ? "more than " : "", grouped(f->legal),
+         refused ? text(", %d were refused", refused) : "",
          f->was_ended ? "; the search was ended early" : "");
   for (int i = 0; i < s->n; i++)
     if (s->at[i].refused && s->at[i].n == 1)

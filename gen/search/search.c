@@ -595,7 +595,7 @@ static void look_at(void *to, const struct candidate *given)
 {
   struct keeper *k = to;
   struct candidate c = *given;
-  k->s->found->legal += choices_with(k->s->space, &c);
+  k->s->found->legal = plus_times(k->s->found->legal, 1, choices_with(k->s->space, &c));
   estimate(k->s->space, &k->s->probes, &c);
   c.order = order_of(k->s, &c);
   if (k->n && !same_mesh_of(k->s->space, &k->best[0], &c)) keep_mesh(k);

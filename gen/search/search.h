@@ -122,7 +122,7 @@ int64_t microbatches_in(const struct search_space *s, const struct candidate *c)
 /* Whether the setting has another value than its default; whether it counts: see `with`. */
 bool is_on(const struct search_space *s, const struct candidate *c, int setting);
 bool counts_in(const struct search_space *s, const struct candidate *c, int setting);
-/* The number of combinations of the choices that count. */
+/* The number of combinations of the choices that count; INT64_MAX: that many or more. */
 int64_t choices_with(const struct search_space *s, const struct candidate *c);
 /* Whether it is one of the names "a,b". */
 bool is_named(const char *name, const char *names);

@@ -273,7 +273,8 @@ int64_t choices_with(const struct search_space *s, const struct candidate *c)
   const uint64_t on = settings_on_of(s, c);
   int64_t choices = 1;
   for (int i = 0; i < s->n; i++)
-    if (s->at[i].kind == SEARCH_CHOICE && counts_beside(&s->at[i], on)) choices *= s->at[i].n;
+    if (s->at[i].kind == SEARCH_CHOICE && counts_beside(&s->at[i], on))
+      choices = plus_times(0, choices, s->at[i].n);
   return choices;
 }
 

@@ -176,6 +176,32 @@ static const struct file *list_of_files(bool meanwhile)
   return list;
 }
 
+/* ------------------------------------------------------------------------------ what tpgen reads
+ */
+
+/* The plan may be one that tpgen left in the folder: what it reads there is its user's. */
+enum { MOST_READ = 1024 };
+static struct {
+  dev_t device;
+  ino_t number;
+} read_files[MOST_READ];
+static int nread;
+
+static bool is_read(const struct stat *about)
+{
+  for (int i = 0; i < nread; i++)
+    if (read_files[i].device == about->st_dev && read_files[i].number == about->st_ino) return true;
+  return false;
+}
+
+void note_file_read(const char *path)
+{
+  struct stat about;
+  if (stat(path, &about) || is_read(&about) || nread == MOST_READ) return;
+  read_files[nread].device = about.st_dev;
+  read_files[nread++].number = about.st_ino;
+}
+
 /* --------------------------------------------------------------------------------- what changes */
 
 static struct change *change;
@@ -197,15 +223,19 @@ static void compare(const struct file *f)
   if (is_there && !is_listed(f->name))
     usage_error(3, "%s/%s is in the way: tpgen did not write it; give another folder, or remove it",
                 options.out, f->name);
+  if (is_there && is_read(&about))
+    usage_error(3, "%s/%s is in the way: this plan is made of it; give another folder", options.out,
+                f->name);
   add_change(f->name, f, is_there);
 }
 
-/* A file of the previous program that the plan no longer has. */
+/* A file of the previous program that the plan no longer has, nor reads. */
 static void compare_entry(const struct entry *e)
 {
   struct stat about;
   uint64_t hash;
   if (find_file(e->name) || !look_at_output(e->name, &about) || !S_ISREG(about.st_mode)) return;
+  if (is_read(&about)) return;
   int fd = open_in_output(e->name);
   if (fd < 0 || !hash_file(fd, &hash))
     usage_error(3, "cannot read %s/%s: %s", options.out, e->name, strerror(errno));

@@ -384,6 +384,14 @@ void put_in_place(const struct change *change, int n, const struct lists *lists)
   sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
+bool output_holds_program(void)
+{
+  const int top = open_folder(AT_FDCWD, options.out, 0);
+  const bool holds = top >= 0 && holds_program(top);
+  if (top >= 0) close(top);
+  return holds;
+}
+
 void keep_output(void)
 {
   if (!options.out || options.check) return;
@@ -391,11 +399,7 @@ void keep_output(void)
   if (is_whole && made_waiting) remove_waiting();
   if (is_whole) remove_empty(true);
   while (is_whole && nmade) rmdir(made[--nmade]);
-  if (out.top < 0) {
-    int top = open_folder(AT_FDCWD, options.out, 0);
-    had_program = top >= 0 && holds_program(top);
-    if (top >= 0) close(top);
-  }
+  if (out.top < 0) had_program = output_holds_program();
   if (!is_whole && faccessat(out.top, "run.sh", F_OK, 0))
     say("tpgen: %s is half written and cannot be run: generate it again", options.out);
   else if (is_whole && had_program)

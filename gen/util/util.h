@@ -321,6 +321,8 @@ int added_files(void);
 const struct file *added_file(int i);
 const struct file *find_file(const char *name);
 void write_files(const char *plan, const char *hash);
+/* The plan reads this file: write_files neither removes it nor writes over it. */
+void note_file_read(const char *path);
 
 /* ------------------------------------------------------------------------------- output_swap.c */
 
@@ -335,6 +337,8 @@ int open_in_output(const char *name);
 bool is_half_done(void);
 /* Makes all changes. If one fails, it undoes the others and ends tpgen. */
 void put_in_place(const struct change *change, int n, const struct lists *lists);
+/* Whether options.out is a folder with a program. */
+bool output_holds_program(void);
 /* Before tpgen ends with an error: undoes the changes begun, and states the folder's contents. */
 void keep_output(void);
 

@@ -96,6 +96,21 @@ done
 [ "$(value "$WORK/large/search.json" 'd["best"] is None and d["closest"]["bytes"] > d["limit"]')" = True ] || fail "search.json has a best"
 "$TOOLS/check_schema" plans/search.schema.json "$WORK/large/search.json" || fail "search.json is not as the schema says"
 
+# A folder with a program keeps it, and a plan that tpgen left in its folder stays there, with what it reads and its table.
+cp -r "$WORK/out" "$WORK/kept" && rm -rf "$WORK/kept.before" && cp -r "$WORK/kept" "$WORK/kept.before"
+status=0
+search plans/llama3.lua -D preset=8b -D batch=8 --cluster "$clusters/one.json" -o "$WORK/kept" > "$WORK/table" 2>&1 || status=$?
+[ "$status" -eq 4 ] && grep -q "still holds the program of before" "$WORK/table" && diff -r "$WORK/kept" "$WORK/kept.before" > "$WORK/difference" ||
+  fail "nothing fits: status $status, and the folder has changed: $(cat "$WORK/difference")"
+for turn in first second; do
+  "$TPGEN" "$WORK/kept/plan.lua" -o "$WORK/kept" --target cuda || fail "plan.lua into its own folder, the $turn time"
+  for file in plan.lua search.json lib; do diff -r "$WORK/kept/$file" "$WORK/kept.before/$file" || fail "$file is gone, the $turn time"; done
+done
+echo "-- edited" >> "$WORK/kept/plan.lua"
+cp "$WORK/kept/plan.lua" "$WORK/edited.lua"
+search "$WORK/kept/plan.lua" --cluster "$clusters/one.json" -o "$WORK/kept" > "$WORK/table" 2>&1 && fail "a search writes over the plan that it reads"
+cmp "$WORK/kept/plan.lua" "$WORK/edited.lua" || fail "the edited plan is lost"
+
 # A prime number of samples has no micro-batches.
 status=0
 search "${small[@]/batch=32/batch=1000003}" --cluster "$clusters/four.json" > "$WORK/table" || status=$?
@@ -235,7 +250,7 @@ refuses 1 "there is no cluster 'dgx-h1'" plans/llama3.lua --search --cluster dgx
 refuses 1 "no setting 'tq'" plans/llama3.lua --search --cluster dgx-h100 -D tq=2
 refuses 2 "give one of them" plans/llama3.lua --search --cluster dgx-h100 -D cluster=dgx-h100
 refuses 2 "what -D says must divide the devices" plans/llama3.lua --search --cluster dgx-h100 -D tp=3
-refuses 2 "--search-time is an option of --search" plans/toy.lua --search-time 3 -o "$WORK/no"
+refuses 2 "there is no search without --search" plans/toy.lua --search-time 3 -o "$WORK/no"
 refuses 2 "must be a number of seconds" plans/toy.lua --search --search-time soon
 refuses 2 "must be a number of seconds" plans/toy.lua --search --search-time -1
 refuses 2 "--search takes a plan" plans/toy.lua --search --dump=lua

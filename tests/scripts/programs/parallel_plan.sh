@@ -121,6 +121,11 @@ refuses "leave out device_mesh" tests/plans/parallel_plan/plan.lua -D mesh=true
 refuses "tp must be" tests/plans/parallel_plan/plan.lua -D tp=none --cluster dgx-h100
 refuses "use all 8 devices" tests/plans/parallel_plan/plan.lua -D tp=3 --cluster dgx-h100
 refuses "train's parallel says checkpoint, and so does train" tests/plans/parallel_plan/plan.lua -D both=true --cluster dgx-h100
+for stated in 'styles = {["layers.9"] = Colwise()}, tp = 1' 'split = {"layers.9"}'; do
+  text=$(< "$(plan_of layers)")
+  echo "${text//auto\{/auto\{$stated, }" > "$WORK/stated.lua"
+  refuses "no module matches 'layers.9'" "$WORK/stated.lua" -D cluster=dgx-h100
+done
 refuses "this mesh is given" tests/plans/parallel_plan/plan.lua -D given=true
 refuses "the plan has no setting 'pp'" "${archive[@]}" -D pp=2
 refuses "is a search of its own" "${archive[@]}" -D auto=true --search --cluster dgx-h100

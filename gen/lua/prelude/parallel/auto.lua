@@ -26,7 +26,7 @@ end
 --- `train{parallel = auto{cluster = "dgx-h100:8"}}`: tpgen finds the mesh, too, and all that is cut over it; each
 --- option but `memory` and `parameters` is for that, and says what is not searched; false is its default.
 ---   memory: the most bytes of a rank in all: a number, or a text as `"80GiB"`
----   parameters: the most bytes of parameters that a rank keeps
+---   parameters: the most bytes of parameters that a rank keeps; not in train's `parallel`
 ---   cluster: where the ranks run, as in `device_mesh`; `--cluster` comes before it
 ---   styles: over `tp`, see `parallelize`: these stay
 ---   units: patterns of the units of `fully_shard`; by default members of lists, and what is large beside them

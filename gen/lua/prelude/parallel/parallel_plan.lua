@@ -178,6 +178,9 @@ end
 local function add_options(all, p, who)
   local options = given_by[p]
   all.searches = options ~= nil
+  if options and options.parameters ~= nil then
+    fail("auto's parameters are a limit where auto() stands in parallelize: %s knows memory, of all that a rank holds", WHO)
+  end
   if not options then options = base.options(base.expect(p, "table", who), who, base.parallel_keys) end
   for _, row in ipairs(rows) do
     local value = options[row.name]
@@ -213,6 +216,25 @@ local function read_options(train)
     if train[name] ~= nil and all.is_stated[name] then fail("%s says %s, and so does train: leave one out", WHO, name) end
   end
   return all
+end
+
+-- What is stated about modules names some, and gives them styles: a candidate that cannot be made would hide that.
+local function check_modules(all, model)
+  for _, styles in ipairs(all.styles) do
+    for key, style in pairs(styles) do
+      local kind = base.kind(style)
+      if key ~= 1 and type(key) == "string" then
+        if #core.matching({model}, key) == 0 then base.nothing_matches(key, model) end
+        if kind ~= "style" and kind ~= "automatic" and kind ~= "table" then
+          fail("%s's styles: '%s' must get a style such as Colwise(), or a table of them, not %s", WHO, key, base.a(style))
+        end
+      end
+    end
+  end
+  if type(all.split) ~= "table" then return end
+  for _, path in ipairs(all.split) do
+    if type(path) == "string" and #core.matching({model}, path) == 0 then base.nothing_matches(path, model) end
+  end
 end
 
 -- Leaves what is not stated to a search; ends the process that reads the plan.
@@ -329,6 +351,7 @@ function base.with_parallel(train)
   core.look_anew()
   core.elements_of(model) -- which refuses modules within themselves
   local all = read_options(train)
+  check_modules(all, model)
   local found = core.found_parallel()
   if all.searches and not found and not core.lists_settings() then ask(all, train) end
   local v = setmetatable({}, {__index = function(_, name)
