@@ -1,7 +1,6 @@
 /* clang-format off */
 /* fields.h: the fields that a dump states of each record, one row a field, for write_fields.c and
    read_fields.c. A field that a later pass needs is only a row here: FIELD(KIND, member, word)
-
    KIND    How the field is written and read; `put_KIND` and `read_KIND` of the two files.
              FLAG            `word` if it is set; `no_word` if it is not, and usually is
              INT LONG REAL   a number; BITS: in hexadecimal, a bit for each dimension
@@ -247,7 +246,8 @@
   FIELD(INT,       piece_dim,     "piece_dim") \
   FIELD(GROUP,     piece_group,   "piece_over") \
   FIELD(LONG,      stream_growth, "stream_growth") \
-  FIELD(PHASE,     phase,         "phase") FIELD(INT, line, "line") \
+  FIELD(PHASE,     phase,         "phase")  \
+  FIELD(INT,       line,          "line")   \
   FIELD(MODULE,    module,        "in")
 
 #define SCHEDULED_FIELDS(FIELD)             \

@@ -1089,45 +1089,30 @@ static bool is_better(const struct found *f, int a, int b)
   return candidate_fits(f->space, outcome_at(f->tried[a].tried)) && compare_tried(f, a, b) < 0;
 }
 
-/* Whether the value of a choice made a plan of another shape much slower than the value that the
-   candidate has: it is hardly better in this shape. */
-static bool was_slow(const struct search *s, const struct candidate *c, int setting, int value)
+/* Whether the candidate is hardly better with another value of a choice, by what the value did to
+   plans of other shapes: it made one much slower; or the candidate is slower than the best, and
+   would be with twice what the value gained there. */
+static bool hardly_helps(const struct search *s, const struct candidate *c, int setting, int value)
 {
   const struct found *f = s->found;
+  const double now = outcome_at(c->tried)->step.seconds, best = best_seconds(f) * TIES;
+  double least = INFINITY, most = 0; /* the part of the time that is left with the value */
+  bool may_fit = false;
   for (int i = 0; i < f->n && !is_small_program(s); i++) {
     const struct candidate *other = &f->tried[i];
     if (other->v[setting] != value || same_shape_of(f->space, c, other)) continue;
     const int at = index_with(f, other, setting, c->v[setting]);
-    if (at == NONE) continue;
-    const struct evaluated *with = outcome_at(other->tried),
-                           *without = outcome_at(f->tried[at].tried);
-    if (candidate_fits(f->space, with) && candidate_fits(f->space, without) &&
-        with->step.seconds > without->step.seconds * SLOW_CHOICE)
-      return true;
+    const struct evaluated *with = outcome_at(other->tried);
+    if (at == NONE || !candidate_fits(f->space, with)) continue;
+    const struct evaluated *without = outcome_at(f->tried[at].tried);
+    may_fit |= !candidate_fits(f->space, without);
+    if (!candidate_fits(f->space, without)) continue;
+    const double part = with->step.seconds / without->step.seconds;
+    least = fmin(least, part);
+    most = fmax(most, part);
   }
-  return false;
-}
-
-/* Whether the candidate is slower than the best, and would be with twice what the value of a choice
-   gained in plans of other shapes. */
-static bool hardly_helps(const struct search *s, const struct candidate *c, int setting, int value)
-{
-  const struct found *f = s->found;
-  const double most = best_seconds(f) * TIES, now = outcome_at(c->tried)->step.seconds;
-  if (now <= most || is_small_program(s)) return false;
-  double least = INFINITY; /* the part of the time that is left with the value */
-  for (int i = 0; i < f->n; i++) {
-    const struct candidate *other = &f->tried[i];
-    if (other->v[setting] != value || same_shape_of(f->space, c, other)) continue;
-    const int at = index_with(f, other, setting, c->v[setting]);
-    if (at == NONE) continue;
-    const struct evaluated *with = outcome_at(other->tried),
-                           *without = outcome_at(f->tried[at].tried);
-    if (!candidate_fits(f->space, with)) continue;
-    if (!candidate_fits(f->space, without)) return false;
-    least = fmin(least, with->step.seconds / without->step.seconds);
-  }
-  return least < INFINITY && now * least * least > most;
+  if (most > SLOW_CHOICE) return true;
+  return now > best && !may_fit && least < INFINITY && now * least * least > best;
 }
 
 /* Tries every value of each choice by itself, and then the quicker values together. */
@@ -1141,8 +1126,8 @@ static void vary_choices(struct search *s, int leader)
     for (int v = 0; v < space->at[i].n && space->at[i].kind == SEARCH_CHOICE; v++) {
       struct candidate other = of;
       other.v[i] = (unsigned char)v;
-      if (space->at[i].pinned || v == of.v[i] || was_slow(s, &of, i, v)) continue;
-      if (!hardly_helps(s, &of, i, v)) add_near(&near, other);
+      if (!space->at[i].pinned && v != of.v[i] && !hardly_helps(s, &of, i, v))
+        add_near(&near, other);
     }
   try_candidates(s, near.at, near.n);
   struct candidate all = of;

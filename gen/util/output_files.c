@@ -176,8 +176,7 @@ static const struct file *list_of_files(bool meanwhile)
   return list;
 }
 
-/* ------------------------------------------------------------------------------ what tpgen reads
- */
+/* ---------------------------------------------------------------------------- what tpgen reads */
 
 /* The plan may be one that tpgen left in the folder: what it reads there is its user's. */
 enum { MOST_READ = 1024 };

@@ -14,7 +14,7 @@ enum { PLACES = 1 << 14, LOOKED_AT = 16, STORE_ALIGNMENT = 16, ADDRESS_BITS = 32
 #define STORE_BYTES ((size_t)16 << 20)
 
 struct kept {
-  size_t numbers, size; /* of the question, and bytes of the answer, which follows its numbers */
+  size_t numbers; /* of the question; the answer follows them */
   int64_t at[];
 };
 
@@ -72,7 +72,7 @@ void share_answer(const int64_t *question, size_t n, const void *answer, size_t 
   const size_t at = atomic_fetch_add(&store->used, whole);
   if (at > STORE_BYTES - whole) return;
   struct kept *kept = (struct kept *)(store->room + at);
-  *kept = (struct kept){n, size};
+  kept->numbers = n;
   memcpy(kept->at, question, n * sizeof *question);
   memcpy(kept->at + n, answer, size);
   const uint64_t hash = hash_of_question(question, n);

@@ -92,9 +92,8 @@ local WRAPPERS = {gemma3 = "gemma3_text", mistral3 = "mistral"}
 
 -- A Hugging Face model's config.json, or a table of its fields, and functions that read it. types: the model_type that the
 -- plan knows. at: its fields. need(key) is an error where the key is missing; only(key, value) where it is anything else.
--- within(key): at and only of an object
--- in the file. usual: of a model_type, the fields that a file may leave out; also: other names of fields that the file may have, and the
--- names by which they are read.
+-- within(key): at and only of an object in the file. usual: of a model_type, the fields that a file may leave out; also:
+-- other names of fields that the file may have, and the names by which they are read.
 function M.config(path, types, usual, also)
   local config, with_nulls = path, path
   if type(path) == "string" then config, with_nulls = read_json(path), read_json(path, false) else path = "this plan" end
